@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Runs `rung inspect` and `rung call` against real MCP servers from npm and PyPI.
+"""Run `rung inspect` and `rung call` against real MCP servers from npm and PyPI.
 
     servers.py RUNG FOLDER [SERVER ...]
 
-RUNG is the binary; FOLDER is where the servers are installed, and is used again by the next run;
+RUNG is the binary; FOLDER is where the servers are installed and reused by later runs;
 SERVER limits the run to servers whose name contains one of these words.
 
-A row passes when the command ends with the status that the row says, prints what the row says, and
-leaves no process behind. A server that does not install is NOT RUN, which is neither passed nor failed.
+A row passes if the command exits with the row's status, prints the row's text, and leaves no process
+behind. A server that cannot be installed is NOT RUN, which is neither passed nor failed.
 """
 
 import contextlib
@@ -40,38 +40,38 @@ PYPI = {
     "fetch": ["mcp==2.3.0", "mcp-server-fetch==2026.10.24"],
     "time-2025": ["mcp==1.30.0", "mcp-server-time==2026.10.10"],
 }
-MARK = "STARTED_FOR_A_ROW"
+PROCESS_MARK = "STARTED_FOR_A_ROW"
 
 
 class NotInstalled(Exception):
-    """A server cannot be had here."""
+    """The server could not be installed."""
 
 
 def install(name, folder):
-    """Installs a server once; gives the folder with its programs."""
-    place = folder / name
-    programs = place / ("node_modules/.bin" if name in NPM else "bin")
-    if (place / "installed").exists():
+    """Install a server unless it is installed; return the folder with its programs."""
+    server_folder = folder / name
+    programs = server_folder / ("node_modules/.bin" if name in NPM else "bin")
+    if (server_folder / "installed").exists():
         return programs
     print(f"installing {name}", flush=True)
-    place.mkdir(parents=True, exist_ok=True)
+    server_folder.mkdir(parents=True, exist_ok=True)
     if name in NPM:
         steps = [["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error",
-                  "--prefix", str(place), NPM[name]]]
+                  "--prefix", str(server_folder), NPM[name]]]
     else:
-        pip = [str(place / "bin/pip"), "install", "--quiet", "--disable-pip-version-check"]
-        steps = [[sys.executable, "-m", "venv", str(place)], pip + PYPI[name]]
+        pip = [str(server_folder / "bin/pip"), "install", "--quiet", "--disable-pip-version-check"]
+        steps = [[sys.executable, "-m", "venv", str(server_folder)], pip + PYPI[name]]
     for step in steps:
         try:
             subprocess.run(step, check=True, timeout=INSTALL_SECONDS, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.SubprocessError) as error:
             raise NotInstalled(str(error)) from error
-    (place / "installed").touch()
+    (server_folder / "installed").touch()
     return programs
 
 
-class World:
-    """What the rows share: the binary, a home, and things for servers to look at."""
+class Fixture:
+    """The binary, a home folder, and files, a repository and a page for the servers to read."""
 
     def __init__(self, rung, root):
         self.rung = rung
@@ -88,45 +88,46 @@ class World:
         (self.root / "page").mkdir()
         (self.root / "page/index.html").write_text("<html><body><h1>Hello Page</h1></body></html>")
 
-    def run(self, command, target, *more, env=(), seconds=CALL_SECONDS):
-        """Runs rung; gives the status and everything it printed."""
-        own = {
-            "HOME": str(self.root), "RUNG_HOME": str(self.root / "rung"), MARK: "1",
+    def run(self, command, target, *flags, env=(), seconds=CALL_SECONDS):
+        """Run rung; return its exit status and its output."""
+        environment = {
+            "HOME": str(self.root), "RUNG_HOME": str(self.root / "rung"), PROCESS_MARK: "1",
             "PATH": os.environ["PATH"], "LANG": "C.UTF-8",
         }
-        arguments = [str(self.rung), command, target, *more]
+        arguments = [str(self.rung), command, target, *flags]
         for variable in env if not target.startswith("http") else ():
             arguments += ["--env", variable]
         if not target.startswith("http"):
-            arguments += ["--env", f"{MARK}=1"]
-        done = subprocess.run(arguments, env=own, cwd=self.root, timeout=seconds, stdin=subprocess.DEVNULL,
+            arguments += ["--env", f"{PROCESS_MARK}=1"]
+        completed = subprocess.run(arguments, env=environment, cwd=self.root, timeout=seconds, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        return done.returncode, done.stdout.decode("utf-8", "replace")
+        return completed.returncode, completed.stdout.decode("utf-8", "replace")
 
 
 def left_behind():
-    """Processes that were started for a row and are still there."""
+    """Return the processes that were started for a row and still run, by their marked environment."""
     left = []
-    for place in pathlib.Path("/proc").iterdir():
-        if not place.name.isdigit():
+    for process_folder in pathlib.Path("/proc").iterdir():
+        if not process_folder.name.isdigit():
             continue
         with contextlib.suppress(OSError):
-            if f"{MARK}=1".encode() in (place / "environ").read_bytes().split(b"\0"):
-                left.append((place.name, (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()))
+            if f"{PROCESS_MARK}=1".encode() in (process_folder / "environ").read_bytes().split(b"\0"):
+                command = (process_folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                left.append((process_folder.name, command))
     return left
 
 
 @contextlib.contextmanager
-def listening(command, port_variable):
-    """A server that listens on a port of its own."""
+def listening_server(command, port_variable):
+    """Run a server on a free port; yield the port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = subprocess.Popen(command, env={**os.environ, port_variable: str(port)}, start_new_session=True,
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
             time.sleep(0.1)
@@ -137,11 +138,11 @@ def listening(command, port_variable):
 
 
 @contextlib.contextmanager
-def page(folder):
-    """A page on this machine."""
+def serve_page(folder):
+    """Serve a folder over HTTP on loopback; yield the port."""
     class Quiet(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *arguments, **named):
-            super().__init__(*arguments, directory=str(folder), **named)
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, directory=str(folder), **options)
 
         def log_message(self, *_):
             pass
@@ -152,9 +153,9 @@ def page(folder):
         server.shutdown()
 
 
-def rows_of_everything(version):
-    """What the server for everything is asked, over every transport it has."""
-    call = lambda tool, arguments, status, words, *more: ("call", tool, arguments, status, words, *more)
+def everything_rows(version):
+    """Return the rows of the everything server, run over each of its transports."""
+    call = lambda tool, arguments, status, words, *flags: ("call", tool, arguments, status, words, *flags)
     return [
         ("inspect", None, None, 0, f"MCP {version}"),
         call("echo", {"message": "hello"}, 0, "Echo: hello"),
@@ -170,16 +171,16 @@ def rows_of_everything(version):
     ]
 
 
-def plan(world, wanted):
-    """Every server, how it is reached, and what it is asked."""
-    everything = rows_of_everything("2025-11-25")
-    files, repository = str(world.files), str(world.repository)
+def plan(fixture, is_selected):
+    """Yield each selected server: name, package, command or HTTP mode, environment, rows."""
+    everything = everything_rows("2025-11-25")
+    files, repository = str(fixture.files), str(fixture.repository)
     memory = {"entities": [{"name": "Ada", "entityType": "person", "observations": ["x"]}]}
     stdio = [
         ("everything", "mcp-server-everything", [], everything),
         ("everything-0.6.2", "mcp-server-everything", [], [
             ("inspect", None, None, 0, "MCP 2024-11-05"),
-            ("call", "sampleLLM", {"prompt": "x"}, 69, "is not answered here"),
+            ("call", "sampleLLM", {"prompt": "x"}, 69, "does not support sampling/createMessage"),
         ]),
         ("filesystem", f"mcp-server-filesystem {files}", [], [
             ("call", "list_directory", {"path": files}, 0, "[DIR] sub"),
@@ -187,7 +188,7 @@ def plan(world, wanted):
             ("call", "write_file", {"path": f"{files}/new", "content": "new"}, 0, "Successfully wrote"),
             ("call", "read_text_file", {"path": "/etc/passwd"}, 69, "Access denied"),
         ]),
-        ("memory", "mcp-server-memory", [f"MEMORY_FILE_PATH={world.root}/memory.json"], [
+        ("memory", "mcp-server-memory", [f"MEMORY_FILE_PATH={fixture.root}/memory.json"], [
             ("call", "create_entities", memory, 0, "person"),
             ("call", "read_graph", {}, 0, "Ada"),
         ]),
@@ -207,27 +208,27 @@ def plan(world, wanted):
         ]),
     ]
     for name, command, env, rows in stdio:
-        if wanted(name):
+        if is_selected(name):
             yield name, name, command, env, rows
     for mode, path in [("streamableHttp", "/mcp"), ("sse", "/sse")]:
         name = f"everything over {mode}"
-        if wanted(name):
+        if is_selected(name):
             yield name, "everything", (mode, path), [], everything
-    if wanted("fetch"):
+    if is_selected("fetch"):
         yield "fetch", "fetch", "mcp-server-fetch --allow-private-ips", [], []
 
 
 def main():
-    """Runs the plan; ends with 0 if nothing failed and something ran."""
+    """Run the plan; return 0 if at least one row passed and none failed."""
     rung, folder = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     words = sys.argv[3:]
-    wanted = lambda name: not words or any(word in name for word in words)
+    is_selected = lambda name: not words or any(word in name for word in words)
     folder.mkdir(parents=True, exist_ok=True)
     passed = failed = 0
     not_run = []
     with tempfile.TemporaryDirectory() as root:
-        world = World(rung, pathlib.Path(root))
-        for name, package, command, env, rows in plan(world, wanted):
+        fixture = Fixture(rung, pathlib.Path(root))
+        for name, package, command, env, rows in plan(fixture, is_selected):
             try:
                 programs = install(package, folder)
             except NotInstalled as error:
@@ -237,26 +238,27 @@ def main():
                 if isinstance(command, tuple):
                     mode, path = command
                     server = [str(programs / "mcp-server-everything"), mode]
-                    port = stack.enter_context(listening(server, "PORT"))
+                    port = stack.enter_context(listening_server(server, "PORT"))
                     target = f"http://127.0.0.1:{port}{path}"
                 else:
                     target = f"{programs}/{command}"
                 if package == "fetch":
-                    port = stack.enter_context(page(world.root / "page"))
+                    port = stack.enter_context(serve_page(fixture.root / "page"))
                     url = f"http://127.0.0.1:{port}/index.html"
                     rows = [("call", "fetch", {"url": url}, 0, "Hello Page")]
-                for kind, tool, arguments, status, expected, *more in rows:
-                    extra = list(more) if kind == "inspect" else [tool, "--args", json.dumps(arguments), *more]
-                    got, said = world.run(kind, target, *extra, env=env)
+                for kind, tool, arguments, status, expected, *flags in rows:
+                    extra = list(flags) if kind == "inspect" else [tool, "--args", json.dumps(arguments), *flags]
+                    got_status, output = fixture.run(kind, target, *extra, env=env)
                     time.sleep(0.2)
                     left = left_behind()
-                    good = got == status and expected in said and not left
-                    print(f"{'passed' if good else 'FAILED'}  {name}: {kind} {tool or ''}", flush=True)
-                    if good:
+                    passes = got_status == status and expected in output and not left
+                    print(f"{'passed' if passes else 'FAILED'}  {name}: {kind} {tool or ''}", flush=True)
+                    if passes:
                         passed += 1
                     else:
                         failed += 1
-                        print(f"  expected {status} and {expected!r}, got {got}; left behind: {left}\n{said[:2000]}")
+                        print(f"  expected {status} and {expected!r}, got {got_status}; left behind: {left}\n"
+                              f"{output[:2000]}")
     for line in not_run:
         print(f"NOT RUN  {line}")
     print(f"{passed} passed, {failed} failed, {len(not_run)} servers not run")

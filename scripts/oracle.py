@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ask the published Datalevin the questions of our scenarios, and write down its answers.
+"""Run the query scenarios on the published Datalevin and record its results.
 
 Reads   crates/rung-datalog/tests/scenarios/NAME.edn
 Writes  crates/rung-datalog/tests/answers/NAME.edn
@@ -16,9 +16,9 @@ A scenario is one map:
      :questions
      [{:name "…" :query [:find …] :inputs […]}  ; inputs without the database
       {:name "…" :pull [pattern] :entity 1}
-      {:name "…" :transact [[…]] :query […]}]}  ; first transacted, into a fresh copy
+      {:name "…" :transact [[…]] :query […]}]}  ; transacted first, in a fresh database
 
-An answer file is one map, from the name of each question to {:answer value},
+An answer file is one map, from the name of each question to {:answer value}
 or to {:error "first line of the message"}.
 """
 
@@ -40,10 +40,10 @@ ANSWERS = TESTS / "answers"
 
 
 class Engine:
-    """The Clojure functions we call. Values stay Clojure values until they are printed."""
+    """The Clojure functions that the scripts call. Values stay Clojure values until they are printed."""
 
     def __init__(self):
-        # Without this flag the JVM leaves out the message of an error it has seen often.
+        # Without this flag the JVM omits the message of an exception that is thrown often.
         start_jvm(jvm_args=["-XX:-OmitStackTraceInFastThrow"])
         self.clojure = jpype.JClass("clojure.java.api.Clojure")
         self.core("require")(self.clojure.read("clojure.edn"))
@@ -71,7 +71,7 @@ class Engine:
         return str(self.core("pr-str")(value))
 
     def print_answer(self, value):
-        """A set is printed in the order of its printed elements, so that files stay the same."""
+        """Print a value; a set is sorted by its printed elements, so that files are reproducible."""
         if isinstance(value, jpype.JClass("java.util.Set")):
             return "#{" + " ".join(sorted(self.print(element) for element in value)) + "}"
         return self.print(value)
@@ -81,7 +81,7 @@ class Engine:
 
 
 class Database:
-    """A new database in a folder of its own, filled with what the scenario says."""
+    """A new database in a temporary folder, with the schema and transactions of the scenario."""
 
     def __init__(self, engine, scenario):
         self.engine = engine
@@ -101,8 +101,8 @@ class Database:
         for transaction in transactions or []:
             self.engine.datalevin("transact!")(self.connection, transaction)
 
-    def ask(self, question):
-        """The printed answer to one question."""
+    def run_question(self, question):
+        """Return the printed result of one question."""
         engine = self.engine
         database = engine.datalevin("db")(self.connection)
         pattern = engine.get(question, "pull")
@@ -116,19 +116,19 @@ class Database:
 
 
 def first_line(error):
-    """The first line of an exception's message, or its class if it has none."""
+    """Return the first line of an exception's message, or its class name without a message."""
     message = error.getMessage()
     if message is None:
         return str(error.getClass().getName())
     return str(message).split("\n")[0]
 
 
-def run(engine, name):
-    """Run one scenario; give the number of its questions."""
+def run_scenario(engine, name):
+    """Run one scenario and return the number of its questions."""
     scenario = engine.read((SCENARIOS / f"{name}.edn").read_text(encoding="utf-8"))
     lines = []
     names = set()
-    with Database(engine, scenario) as common:
+    with Database(engine, scenario) as shared:
         for question in engine.get(scenario, "questions"):
             title = engine.print(engine.get(question, "name"))
             if title in names:
@@ -137,11 +137,11 @@ def run(engine, name):
             try:
                 changes = engine.get(question, "transact")
                 if changes is None:
-                    answer = common.ask(question)
+                    answer = shared.run_question(question)
                 else:
                     with Database(engine, scenario) as fresh:
                         fresh.transact(changes)
-                        answer = fresh.ask(question)
+                        answer = fresh.run_question(question)
                 lines.append(f"{title} {{:answer {answer}}}")
             except jpype.JException as error:
                 lines.append(f"{title} {{:error {engine.print(first_line(error))}}}")
@@ -155,7 +155,7 @@ def main():
     names = sys.argv[1:] or sorted(path.stem for path in SCENARIOS.glob("*.edn"))
     engine = Engine()
     for name in names:
-        print(f"{name}: {run(engine, name)} questions", flush=True)
+        print(f"{name}: {run_scenario(engine, name)} questions", flush=True)
 
 
 if __name__ == "__main__":

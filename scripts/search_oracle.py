@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ask the published Datalevin the questions to our indexes, and write down its answers.
+"""Run the full-text scenarios on the published Datalevin and record its results.
 
 Reads   crates/rung-search/tests/scenarios/text.edn
 Writes  crates/rung-search/tests/answers/text.edn
@@ -13,8 +13,8 @@ A scenario is one map:
      :indexes   {"…" {:documents "…" :options {…} :changes [[reference "text"] [reference]]}}
      :questions [{:name "…" :index "…" :query … :options {…}}]}
 
-What is asked without :display is answered by references with scores. An answer file is one map, from the name of each
-question to {:answer value}, or to {:error "first line of the message"}.
+The default of :display is :refs+scores. An answer file is one map, from the name of each question to {:answer value}
+or to {:error "first line of the message"}.
 """
 
 import os
@@ -29,7 +29,7 @@ TESTS = Path(__file__).resolve().parent.parent / "crates" / "rung-search" / "tes
 
 
 class Index:
-    """A new index in a folder of its own, filled and changed as the scenario says."""
+    """A new index in a temporary folder, with the documents and changes of the scenario."""
 
     def __init__(self, engine, documents, description):
         self.engine = engine
@@ -50,13 +50,13 @@ class Index:
         else:
             self.engine.datalevin("remove-doc")(self.index, items[0])
 
-    def ask(self, question):
-        """The printed answer to one question."""
+    def search(self, question):
+        """Return the printed result of one question."""
         engine = self.engine
         options = engine.read("{:display :refs+scores}")
         options = engine.core("merge")(options, engine.get(question, "options"))
-        found = engine.datalevin("search")(self.index, engine.get(question, "query"), options)
-        return engine.print(engine.core("vec")(found))
+        results = engine.datalevin("search")(self.index, engine.get(question, "query"), options)
+        return engine.print(engine.core("vec")(results))
 
 
 def main():
@@ -71,14 +71,14 @@ def main():
     for question in engine.get(scenario, "questions"):
         title = engine.print(engine.get(question, "name"))
         try:
-            answer = indexes[str(engine.get(question, "index"))].ask(question)
+            answer = indexes[str(engine.get(question, "index"))].search(question)
             lines.append(f"{title} {{:answer {answer}}}")
         except jpype.JException as error:
             lines.append(f"{title} {{:error {engine.print(first_line(error))}}}")
     text = "{" + "\n ".join(lines) + "}\n"
     (TESTS / "answers" / "text.edn").write_text(text, encoding="utf-8")
     print(f"{len(lines)} questions", flush=True)
-    # The JVM does not end by itself.
+    # The JVM's threads would keep the process alive.
     os._exit(0)
 
 

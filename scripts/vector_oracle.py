@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ask the published Datalevin how far vectors are from each other, and write down its answers.
+"""Record the distances between vectors that the published Datalevin computes.
 
 Writes  crates/rung-search/tests/answers/vectors.edn
 
@@ -11,12 +11,12 @@ The file is one vector of cases:
     {:name "cosine float" :options {…} :vectors [[…] …] :queries [[…] …]
      :answers [[[reference distance] …] …]}    ; or :error "first line of the message"
 
-A reference is the place of its vector. Every query asks for all of the vectors.
+A reference is the index of its vector. Every query asks for all vectors.
 
     python scripts/vector_oracle.py --recall FOLDER
 
 reads vectors and queries from FOLDER, as `cargo run --release -p rung-search --example recall -- FOLDER`
-leaves them there, and prints how many of the true nearest ten Datalevin finds.
+writes them, and prints Datalevin's recall@10.
 """
 
 import os
@@ -39,7 +39,7 @@ ANSWERS = (
     / "vectors.edn"
 )
 
-# Which array each quantization is given as, and how a number is written into it.
+# Clojure function that builds the array for each quantization.
 ARRAYS = {
     "float": "float-array",
     "double": "double-array",
@@ -52,12 +52,12 @@ METRICS = ["euclidean", "cosine", "dot-product", "pearson", "divergence", "haver
 BITS = ["jaccard", "hamming", "tanimoto", "sorensen"]
 
 
-def half(number):
-    """The bits of a number of 16 bits, as a whole number with a sign."""
+def half_bits(number):
+    """Return the bits of a 16-bit float as a signed integer."""
     return struct.unpack("<h", struct.pack("<e", number))[0]
 
 
-def written(numbers):
+def edn_vector(numbers):
     return "[" + " ".join(repr(number) for number in numbers) + "]"
 
 
@@ -70,9 +70,9 @@ class Index:
 
     def array(self, numbers):
         if self.quantization == "float16":
-            numbers = [half(number) for number in numbers]
-        make = self.engine.core(ARRAYS[self.quantization])
-        return make(self.engine.read(written(numbers)))
+            numbers = [half_bits(number) for number in numbers]
+        build = self.engine.core(ARRAYS[self.quantization])
+        return build(self.engine.read(edn_vector(numbers)))
 
     def add(self, reference, numbers):
         self.engine.datalevin("add-vec")(self.index, reference, self.array(numbers))
@@ -83,44 +83,44 @@ class Index:
         )
 
 
-def numbers_of(metric, quantization, chance):
-    """Vectors that mean something to a metric, and how many numbers they have."""
+def vectors_for(metric, quantization, rng):
+    """Return 24 vectors that are valid for a metric and a quantization."""
 
-    def some(count, one):
-        return [[one() for _ in range(count)] for _ in range(24)]
+    def vectors_of(count, component):
+        return [[component() for _ in range(count)] for _ in range(24)]
 
     if metric == "haversine":
-        return [[chance.uniform(-90, 90), chance.uniform(-180, 180)] for _ in range(24)]
+        return [[rng.uniform(-90, 90), rng.uniform(-180, 180)] for _ in range(24)]
     if quantization == "byte":
-        return some(4, lambda: chance.randrange(-128, 128))
+        return vectors_of(4, lambda: rng.randrange(-128, 128))
     if quantization == "int8":
-        return some(6, lambda: chance.randrange(-100, 101))
+        return vectors_of(6, lambda: rng.randrange(-100, 101))
     if metric in BITS:
-        return some(16, lambda: float(chance.randrange(2)))
-    # Numbers that 16 bits hold exactly.
+        return vectors_of(16, lambda: float(rng.randrange(2)))
+    # Numbers that a 16-bit float holds exactly.
     if metric == "divergence":
-        return some(6, lambda: chance.randrange(1, 64) / 64)
-    vectors = some(6, lambda: chance.randrange(-128, 129) / 32)
+        return vectors_of(6, lambda: rng.randrange(1, 64) / 64)
+    vectors = vectors_of(6, lambda: rng.randrange(-128, 129) / 32)
     if metric in ("cosine", "pearson"):
         vectors[3] = [0.0] * 6
         vectors[4] = [0.5] * 6
     return vectors
 
 
-def case(engine, store, metric, quantization):
+def run_case(engine, store, metric, quantization):
     name = f"{metric} {quantization}"
-    chance = random.Random(name)
-    vectors = numbers_of(metric, quantization, chance)
+    rng = random.Random(name)
+    vectors = vectors_for(metric, quantization, rng)
     options = (
         f"{{:dimensions {len(vectors[0])} :metric-type :{metric} :quantization :{quantization}}}"
     )
     lines = [
         f'{{:name "{name}"',
         f"  :options {options}",
-        "  :vectors [" + "\n            ".join(map(written, vectors)) + "]",
+        "  :vectors [" + "\n            ".join(map(edn_vector, vectors)) + "]",
     ]
     queries = vectors[:5]
-    lines.append("  :queries [" + "\n            ".join(map(written, queries)) + "]")
+    lines.append("  :queries [" + "\n            ".join(map(edn_vector, queries)) + "]")
     try:
         index = Index(engine, store, name.replace(" ", "-"), options, quantization)
         for reference, vector in enumerate(vectors):
@@ -135,8 +135,8 @@ def case(engine, store, metric, quantization):
     return "\n".join(lines)
 
 
-def recall(engine, store, folder):
-    """How many of the true nearest ten are found, of vectors that lie in a folder."""
+def print_recall(engine, store, folder):
+    """Print recall@10 and times for each *.vectors file in a folder."""
     for path in sorted(folder.glob("*.vectors")):
         data = path.read_bytes()
         dimensions, count, queries = struct.unpack_from("<III", data)
@@ -147,21 +147,21 @@ def recall(engine, store, folder):
         started = time.time()
         for reference in range(count):
             index.add(reference, row(reference))
-        built = time.time() - started
+        build_time = time.time() - started
         found = 0
-        took = []
+        query_times = []
         for query in range(queries):
             array = index.array(row(count + query))
             options = engine.read("{:top 10}")
             started = time.time()
             answer = engine.datalevin("search-vec")(index.index, array, options)
-            took.append(time.time() - started)
+            query_times.append(time.time() - started)
             nearest = set(truth[query * 10 : query * 10 + 10])
             found += sum(1 for reference in answer if int(reference) in nearest)
-        took.sort()
+        query_times.sort()
         print(
             f"{path.stem}: datalevin recall@10 {found / queries / 10:.3f}, "
-            f"added in {built:.1f} s, query p50 {took[len(took) // 2] * 1e3:.2f} ms",
+            f"added in {build_time:.1f} s, query p50 {query_times[len(query_times) // 2] * 1e3:.2f} ms",
             flush=True,
         )
 
@@ -171,17 +171,17 @@ def main():
     folder = tempfile.mkdtemp()
     store = engine.datalevin("open-kv")(folder)
     if sys.argv[1:2] == ["--recall"]:
-        recall(engine, store, Path(sys.argv[2]))
+        print_recall(engine, store, Path(sys.argv[2]))
     else:
         cases = [
-            case(engine, store, metric, quantization)
+            run_case(engine, store, metric, quantization)
             for metric in METRICS + BITS
             for quantization in ARRAYS
         ]
         ANSWERS.parent.mkdir(parents=True, exist_ok=True)
         ANSWERS.write_text("[" + "\n ".join(cases) + "]\n", encoding="utf-8")
         print(f"{len(cases)} cases")
-    # Its own threads would keep the process from ending.
+    # The engine's threads would keep the process alive.
     sys.stdout.flush()
     os._exit(0)
 

@@ -1,12 +1,12 @@
-"""Load the published Datalevin with data, and time it on questions.
+"""Load data into the published Datalevin engine and time queries.
 
-A line of JSON on standard input is something to do, and is answered with one on standard output:
+Each line of standard input is a request in JSON; each gets one line of JSON on standard output:
 
     {"do": "load", "schema": edn, "folder": path, "files": [path…]}               → {"ms": …}
-    {"do": "count", "query": edn, "inputs": edn, "number": whether it is one}     → {"rows": …}
+    {"do": "count", "query": edn, "inputs": edn, "number": true if scalar}        → {"rows": …}
     {"do": "time", "query": edn, "inputs": edn}                                   → {"ms": …}
 
-Whatever fails is answered with {"error": message}.
+A request that fails gets {"error": message}.
 """
 
 import json
@@ -20,7 +20,7 @@ from oracle import Engine  # noqa: E402
 
 
 def median(call):
-    """The median time of some calls, after enough of them for the JVM to have compiled what it runs."""
+    """Return the median time of a call in ms, after 2 s of warm-up for the JVM's compiler."""
     began = time.perf_counter()
     while time.perf_counter() - began < 2:
         call()
@@ -30,9 +30,9 @@ def median(call):
         passed, done = time.perf_counter() - began, len(times)
         if (done >= 5 and (passed > 1 or done >= 2000)) or (done >= 1 and passed > 15):
             return sorted(times)[len(times) // 2] * 1000
-        one = time.perf_counter()
+        started = time.perf_counter()
         call()
-        times.append(time.perf_counter() - one)
+        times.append(time.perf_counter() - started)
 
 
 class Peer:
@@ -41,54 +41,54 @@ class Peer:
         self.connection = None
         self.q = self.engine.clojure.var("datalevin.core", "q")
 
-    def hello(self, asked):
+    def hello(self, request):
         return {}
 
-    def load(self, asked):
+    def load(self, request):
         engine = self.engine
         if self.connection is not None:
             engine.datalevin("close")(self.connection)
-        # What was answered before is not answered again from a cache: it is the engine that is measured.
+        # No result cache: the engine itself is measured.
         options = engine.read("{:cache-limit 0}")
-        self.connection = engine.datalevin("create-conn")(asked["folder"], engine.read(asked["schema"]), options)
+        self.connection = engine.datalevin("create-conn")(request["folder"], engine.read(request["schema"]), options)
         transact = engine.datalevin("transact!")
-        taken = 0
-        for file in asked["files"]:
+        elapsed = 0
+        for file in request["files"]:
             forms = engine.read(Path(file).read_text())
             began = time.perf_counter()
             transact(self.connection, forms)
-            taken += time.perf_counter() - began
-        # What it knows of its data is up to date.
+            elapsed += time.perf_counter() - began
+        # Bring the statistics of the query planner up to date.
         engine.datalevin("analyze")(engine.datalevin("db")(self.connection))
-        return {"ms": taken * 1000}
+        return {"ms": elapsed * 1000}
 
-    def call(self, asked):
-        """Something that asks a question when it is called."""
+    def call(self, request):
+        """Return a function that runs the query."""
         engine = self.engine
-        query = engine.read(asked["query"])
+        query = engine.read(request["query"])
         database = engine.datalevin("db")(self.connection)
-        given = engine.core("cons")(database, engine.read(asked["inputs"]))
+        inputs = engine.core("cons")(database, engine.read(request["inputs"]))
         apply = engine.core("apply")
-        return lambda: apply(self.q, query, given)
+        return lambda: apply(self.q, query, inputs)
 
-    def count(self, asked):
-        answer = self.call(asked)()
-        return {"rows": int(str(answer)) if asked["number"] else int(self.engine.core("count")(answer))}
+    def count(self, request):
+        answer = self.call(request)()
+        return {"rows": int(str(answer)) if request["number"] else int(self.engine.core("count")(answer))}
 
-    def time(self, asked):
-        return {"ms": median(self.call(asked))}
+    def time(self, request):
+        return {"ms": median(self.call(request))}
 
 
 def main():
     peer = Peer()
     for line in sys.stdin:
         try:
-            asked = json.loads(line)
-            done = getattr(peer, asked["do"])(asked)
+            request = json.loads(line)
+            reply = getattr(peer, request["do"])(request)
         except Exception as error:  # whatever the JVM throws
-            done = {"error": str(error).split("\n")[0]}
-        print(json.dumps(done), flush=True)
-    # The engine has threads that would keep the process.
+            reply = {"error": str(error).split("\n")[0]}
+        print(json.dumps(reply), flush=True)
+    # The engine's threads would keep the process alive.
     os._exit(0)
 
 

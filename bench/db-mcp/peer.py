@@ -1,6 +1,6 @@
-"""The published Datalevin engine, in process: the same data, the same work, timed.
+"""Time the published Datalevin engine, in process, on the same data and the same work.
 
-A line of JSON on standard input is something to do, and is answered with one on standard output, {"ms": …} or {"error": message}:
+Each line of standard input is a request in JSON; each gets one line on standard output, {"ms": …} or {"error": message}:
 
     {"do": "facts", "folder": path, "schema": edn, "facts": edn}
     {"do": "query", "query": edn, "input": edn}
@@ -11,7 +11,7 @@ A line of JSON on standard input is something to do, and is answered with one on
     {"do": "vectors", "dimensions": n, "file": path, "seconds": n}       also {"done": n}
     {"do": "near", "vector": [number…]}
 
-A file of vectors has a vector of JSON in each line.
+A file of vectors has one JSON array per line.
 """
 
 import json
@@ -25,16 +25,16 @@ from oracle import Engine  # noqa: E402
 
 
 def median(call):
-    """The median time of some calls, after enough of them for the JVM to have compiled what it runs."""
+    """Return the median time of a call in ms, after 2 s of warm-up for the JVM's compiler."""
     began = time.perf_counter()
     while time.perf_counter() - began < 2:
         call()
     times = []
     began = time.perf_counter()
     while len(times) < 5 or time.perf_counter() - began < 1:
-        one = time.perf_counter()
+        started = time.perf_counter()
         call()
-        times.append(time.perf_counter() - one)
+        times.append(time.perf_counter() - started)
     return sorted(times)[len(times) // 2] * 1000
 
 
@@ -43,77 +43,77 @@ class Peer:
         self.engine = Engine()
         self.connection = self.store = self.search_engine = self.index = None
 
-    def hello(self, asked):
+    def hello(self, request):
         return {}
 
-    def facts(self, asked):
+    def facts(self, request):
         engine = self.engine
-        # What was answered before is not answered again from a cache.
+        # No result cache: the engine itself is measured.
         options = engine.read("{:cache-limit 0}")
-        self.connection = engine.datalevin("create-conn")(asked["folder"], engine.read(asked["schema"]), options)
-        forms = engine.read(asked["facts"])
+        self.connection = engine.datalevin("create-conn")(request["folder"], engine.read(request["schema"]), options)
+        forms = engine.read(request["facts"])
         began = time.perf_counter()
         engine.datalevin("transact!")(self.connection, forms)
         return {"ms": (time.perf_counter() - began) * 1000}
 
-    def query(self, asked):
+    def query(self, request):
         engine = self.engine
-        query, given = engine.read(asked["query"]), engine.read(asked["input"])
+        query, query_input = engine.read(request["query"]), engine.read(request["input"])
         q = engine.datalevin("q")
         database = engine.datalevin("db")(self.connection)
-        return {"ms": median(lambda: q(query, database, given))}
+        return {"ms": median(lambda: q(query, database, query_input))}
 
-    def pairs(self, asked):
+    def pairs(self, request):
         engine = self.engine
-        self.store = engine.datalevin("open-kv")(asked["folder"])
+        self.store = engine.datalevin("open-kv")(request["folder"])
         engine.datalevin("open-dbi")(self.store, "t")
-        puts = " ".join(f'[:put "t" {n} "value {n}" :long :string]' for n in range(asked["count"]))
+        puts = " ".join(f'[:put "t" {n} "value {n}" :long :string]' for n in range(request["count"]))
         forms = engine.read(f"[{puts}]")
         began = time.perf_counter()
         engine.datalevin("transact-kv")(self.store, forms)
         return {"ms": (time.perf_counter() - began) * 1000}
 
-    def range(self, asked):
+    def range(self, request):
         engine = self.engine
-        first = engine.datalevin("get-first-n")
-        args = ("t", asked["limit"], engine.read("[:all]"), engine.read(":long"), engine.read(":string"))
-        return {"ms": median(lambda: first(self.store, *args))}
+        get_first = engine.datalevin("get-first-n")
+        args = ("t", request["limit"], engine.read("[:all]"), engine.read(":long"), engine.read(":string"))
+        return {"ms": median(lambda: get_first(self.store, *args))}
 
-    def documents(self, asked):
+    def documents(self, request):
         engine = self.engine
         self.search_engine = engine.datalevin("new-search-engine")(self.store)
         writer = engine.datalevin("search-index-writer")(self.store)
         write = engine.datalevin("write")
         began = time.perf_counter()
-        for at, text in enumerate(asked["texts"]):
-            write(writer, at, text)
+        for reference, text in enumerate(request["texts"]):
+            write(writer, reference, text)
         engine.datalevin("commit")(writer)
         return {"ms": (time.perf_counter() - began) * 1000}
 
-    def search(self, asked):
+    def search(self, request):
         engine = self.engine
-        # The writer's texts are known to an engine that is opened after it.
-        found = engine.datalevin("new-search-engine")(self.store)
+        # Only an engine opened after the writer's commit sees its documents.
+        fresh_engine = engine.datalevin("new-search-engine")(self.store)
         search, doall = engine.datalevin("search"), engine.core("doall")
-        return {"ms": median(lambda: doall(search(found, asked["query"])))}
+        return {"ms": median(lambda: doall(search(fresh_engine, request["query"])))}
 
-    def vectors(self, asked):
+    def vectors(self, request):
         engine = self.engine
-        options = engine.read(f'{{:dimensions {asked["dimensions"]}}}')
+        options = engine.read(f'{{:dimensions {request["dimensions"]}}}')
         self.index = engine.datalevin("new-vector-index")(self.store, options)
         make, add = engine.core("float-array"), engine.datalevin("add-vec")
-        arrays = [make(engine.read(line.replace(",", " "))) for line in Path(asked["file"]).read_text().splitlines()]
+        arrays = [make(engine.read(line.replace(",", " "))) for line in Path(request["file"]).read_text().splitlines()]
         began, done = time.perf_counter(), 0
-        for at, array in enumerate(arrays):
-            add(self.index, at, array)
+        for reference, array in enumerate(arrays):
+            add(self.index, reference, array)
             done += 1
-            if time.perf_counter() - began > asked["seconds"]:
+            if time.perf_counter() - began > request["seconds"]:
                 break
         return {"ms": (time.perf_counter() - began) * 1000, "done": done}
 
-    def near(self, asked):
+    def near(self, request):
         engine = self.engine
-        array = engine.core("float-array")(engine.read(str(asked["vector"]).replace(",", " ")))
+        array = engine.core("float-array")(engine.read(str(request["vector"]).replace(",", " ")))
         search, doall = engine.datalevin("search-vec"), engine.core("doall")
         return {"ms": median(lambda: doall(search(self.index, array)))}
 
@@ -122,12 +122,12 @@ def main():
     peer = Peer()
     for line in sys.stdin:
         try:
-            asked = json.loads(line)
-            done = getattr(peer, asked["do"])(asked)
+            request = json.loads(line)
+            done = getattr(peer, request["do"])(request)
         except Exception as error:  # whatever the JVM throws
             done = {"error": str(error).split("\n")[0]}
         print(json.dumps(done), flush=True)
-    # The engine has threads that would keep the process.
+    # The engine's threads would keep the process alive.
     os._exit(0)
 
 

@@ -1,6 +1,6 @@
-//! Prints, for every hot path, what it takes beside something real that does comparable work in the same run.
+//! Prints the time of every hot path next to the time of a baseline that does comparable work in the same run.
 //!
-//! Times are the best of several rounds, in which the two take turns. They are for reading, not for asserting.
+//! Each time is the best of several rounds; the two alternate within a round. Nothing is asserted.
 
 use std::fs;
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use rung_auth::{Access, Permit};
 use rung_kv::{Options, ResultStore, Store};
 use rung_ladder::{
-    Binding, Budget, CursorKey, Keeping, Path, Place, Position, Range, Reading, Selector, fit, go_on,
+    Binding, Budget, CursorKey, RetentionLimits, Path, CursorTarget, Position, Range, Reading, Selector, fit, continue_reading,
     read,
 };
 use rung_tool::Schema;
@@ -22,35 +22,35 @@ use sha2::Sha256;
 
 const ROUNDS: usize = 7;
 
-struct Row {
-    what: &'static str,
-    beside: &'static str,
-    ours: Duration,
-    theirs: Duration,
+struct Comparison {
+    label: &'static str,
+    baseline_label: &'static str,
+    rung_time: Duration,
+    baseline_time: Duration,
 }
 
-/// The best of several rounds, ours and theirs by turns.
+/// Returns the best times of several rounds that alternate between Rung and the baseline.
 fn compare(
     what: &'static str,
     beside: &'static str,
     mut ours: impl FnMut(),
     mut theirs: impl FnMut(),
-) -> Row {
+) -> Comparison {
     let mut best = (Duration::MAX, Duration::MAX);
     for _ in 0..ROUNDS {
-        best.0 = best.0.min(time(&mut ours));
-        best.1 = best.1.min(time(&mut theirs));
+        best.0 = best.0.min(time_per_call(&mut ours));
+        best.1 = best.1.min(time_per_call(&mut theirs));
     }
-    Row {
-        what,
-        beside,
-        ours: best.0,
-        theirs: best.1,
+    Comparison {
+        label: what,
+        baseline_label: beside,
+        rung_time: best.0,
+        baseline_time: best.1,
     }
 }
 
-/// The time of one call, over as many as make it measurable.
-fn time(work: &mut impl FnMut()) -> Duration {
+/// Returns the mean time of one call, over enough calls to be measurable.
+fn time_per_call(work: &mut impl FnMut()) -> Duration {
     let started = Instant::now();
     work();
     let once = started.elapsed();
@@ -64,13 +64,13 @@ fn time(work: &mut impl FnMut()) -> Duration {
 
 fn main() {
     let mut rows = Vec::new();
-    ladder(&mut rows);
-    kept_results(&mut rows);
-    arguments(&mut rows);
-    print(&rows);
+    bench_ladder(&mut rows);
+    bench_result_store(&mut rows);
+    bench_argument_schema(&mut rows);
+    print_table(&rows);
 }
 
-fn ladder(rows: &mut Vec<Row>) {
+fn bench_ladder(rows: &mut Vec<Comparison>) {
     let records: Vec<Value> = (0..60_000)
         .map(|n| json!({"id": n, "subject": format!("message {n}"), "body": "some words in a body ".repeat(6)}))
         .collect();
@@ -118,7 +118,7 @@ fn ladder(rows: &mut Vec<Row>) {
             };
             let mut reading = read(text.as_str(), &Selector { path, range }, 50_000).expect("rows");
             while let Some(next) = reading.next() {
-                reading = go_on(text.as_str(), &next, 50_000).expect("more rows");
+                reading = continue_reading(text.as_str(), &next, 50_000).expect("more rows");
             }
             drop(black_box(reading));
         },
@@ -157,9 +157,9 @@ fn ladder(rows: &mut Vec<Row>) {
         digest: "sha256:0",
         grant: "local",
     };
-    let place = Place::Text("rows".parse().expect("a path"));
+    let place = CursorTarget::Text("rows".parse().expect("a path"));
     let position = Position {
-        place,
+        target: place,
         offset: 4_096,
         limit_chars: 4_096,
         shortcut: None,
@@ -181,10 +181,10 @@ fn ladder(rows: &mut Vec<Row>) {
     ));
 }
 
-fn kept_results(rows: &mut Vec<Row>) {
+fn bench_result_store(rows: &mut Vec<Comparison>) {
     let dir = tempfile::tempdir_in(".").expect("a folder on this disk");
     let store = Store::open(dir.path(), Options::default()).expect("a store");
-    let results = ResultStore::new(Arc::new(store), Keeping::default());
+    let results = ResultStore::new(Arc::new(store), RetentionLimits::default());
     let me = Permit::local_user(Access::Write);
     let line = "eine Zeile, so lang wie Zeilen in Protokollen eben sind \u{1F980}\n";
     let text = line.repeat((50 << 20) / line.len());
@@ -244,13 +244,13 @@ fn kept_results(rows: &mut Vec<Row>) {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "deserialising is the work")]
-struct Typed {
+struct TypedArguments {
     stream: String,
     limit: Option<u32>,
     fields: Vec<String>,
 }
 
-fn arguments(rows: &mut Vec<Row>) {
+fn bench_argument_schema(rows: &mut Vec<Comparison>) {
     let schema = Schema::compile(&json!({
         "type": "object",
         "properties": {
@@ -269,23 +269,23 @@ fn arguments(rows: &mut Vec<Row>) {
         || {
             black_box(schema.accepts(&arguments)).expect("cheap");
         },
-        || drop(black_box(Typed::deserialize(&arguments))),
+        || drop(black_box(TypedArguments::deserialize(&arguments))),
     ));
 }
 
-fn print(rows: &[Row]) {
+fn print_table(rows: &[Comparison]) {
     println!(
         "{:<34} {:>12}   {:<34} {:>12}   {:>9}",
         "ours", "", "beside", "", "theirs/ours"
     );
     for row in rows {
-        let ratio = row.theirs.as_secs_f64() / row.ours.as_secs_f64();
+        let ratio = row.baseline_time.as_secs_f64() / row.rung_time.as_secs_f64();
         println!(
             "{:<34} {:>12}   {:<34} {:>12}   {ratio:>9.2}",
-            row.what,
-            format!("{:.1?}", row.ours),
-            row.beside,
-            format!("{:.1?}", row.theirs)
+            row.label,
+            format!("{:.1?}", row.rung_time),
+            row.baseline_label,
+            format!("{:.1?}", row.baseline_time)
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What a provider says, whatever it is; and what an agent takes for an address.
+//! Parses arbitrary provider responses and arbitrary record ids and resource URIs from agents.
 //!
 //! Parsers: crates/rung-pdpp/src/tools/fuzzing.rs crates/rung-pdpp/src/tools/json crates/rung-pdpp/src/tools/id.rs crates/rung-pdpp/src/tools/page.rs crates/rung-pdpp/src/tools/hit.rs crates/rung-pdpp/src/tools/window.rs
 

@@ -1,5 +1,5 @@
-//! Whatever a client says, line by line, everything it is answered is a message of the protocol, no request is
-//! answered twice, and the conversation ends when its input does.
+//! Sends arbitrary lines to a stdio server: every output line is a JSON-RPC message, no request gets more than one
+//! response, and the server ends when its input ends.
 //!
 //! Parsers: crates/rung-mcp/src/envelope.rs crates/rung-mcp/src/stdio.rs crates/rung-mcp/src/methods
 #![no_main]
@@ -15,21 +15,21 @@ use libfuzzer_sys::fuzz_target;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle};
-use rung_mcp::{Message, Offer, SealKey, Server, TaskStore, stdio};
-use rung_tool::{Keep, Resources, Toolbox};
+use rung_mcp::{Message, ServerConfig, SealKey, McpServer, TaskStore, stdio};
+use rung_tool::{ResultSink, ResourceSources, Toolbox};
 use tokio::runtime::Runtime;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 
-struct Nowhere;
+struct NullStore;
 
-impl Keep for Nowhere {
-    fn keep(&self, _: &Permit, _: &str, _: &mut dyn std::io::Read) -> Result<Handle, Fault> {
+impl ResultSink for NullStore {
+    fn store(&self, _: &Permit, _: &str, _: &mut dyn std::io::Read) -> Result<Handle, Fault> {
         Err(Fault::new(Code::StoreFull, "nothing is kept"))
     }
 }
 
-impl TaskStore for Nowhere {
+impl TaskStore for NullStore {
     fn put(&self, _: &str, _: &[u8], _: u64) -> Result<(), Fault> {
         Ok(())
     }
@@ -38,7 +38,7 @@ impl TaskStore for Nowhere {
         Ok(None)
     }
 
-    fn each(&self, _: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
+    fn for_each(&self, _: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -46,7 +46,7 @@ impl TaskStore for Nowhere {
         Ok(())
     }
 
-    fn process(&self) -> &str {
+    fn process_name(&self) -> &str {
         "p"
     }
 
@@ -56,19 +56,19 @@ impl TaskStore for Nowhere {
 }
 
 #[derive(Clone, Default)]
-struct Said(Arc<Mutex<Vec<u8>>>);
+struct OutputBuffer(Arc<Mutex<Vec<u8>>>);
 
-/// Nobody hangs up.
-static NOTHING: LazyLock<File> =
+/// Stands for the output's file descriptor; it never reports a hangup.
+static DEV_NULL: LazyLock<File> =
     LazyLock::new(|| File::open("/dev/null").expect("there is nothing everywhere"));
 
-impl AsFd for Said {
+impl AsFd for OutputBuffer {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        NOTHING.as_fd()
+        DEV_NULL.as_fd()
     }
 }
 
-impl Write for Said {
+impl Write for OutputBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0
             .lock()
@@ -82,7 +82,7 @@ impl Write for Said {
     }
 }
 
-const OPENERS: [&str; 3] = [
+const FIRST_MESSAGES: [&str; 3] = [
     "",
     r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#,
     r#"{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#,
@@ -90,27 +90,27 @@ const OPENERS: [&str; 3] = [
 
 fuzz_target!(|data: (u8, &[u8])| {
     let (opener, lines) = data;
-    let server = Server::new(Offer {
+    let server = McpServer::new(ServerConfig {
         name: "fuzz".to_owned(),
         title: "Fuzz".to_owned(),
         version: "0",
         icon: String::new(),
         instructions: Box::new(|_| String::new()),
-        tools: Arc::new(Toolbox::builder(Face::Rung, Arc::new(Nowhere)).build()),
-        resources: Arc::new(Resources(Vec::new())),
+        tools: Arc::new(Toolbox::builder(Face::Rung, Arc::new(NullStore)).build()),
+        resources: Arc::new(ResourceSources(Vec::new())),
         prompts: None,
         changes: None,
         budget: Budget::default(),
         face: Face::Rung,
         key: SealKey::new([7; 32]),
-        tasks: Some(Arc::new(Nowhere)),
+        tasks: Some(Arc::new(NullStore)),
     });
-    let mut input = OPENERS[usize::from(opener) % OPENERS.len()]
+    let mut input = FIRST_MESSAGES[usize::from(opener) % FIRST_MESSAGES.len()]
         .as_bytes()
         .to_vec();
     input.push(b'\n');
     input.extend_from_slice(lines);
-    let said = Said::default();
+    let said = OutputBuffer::default();
     let permit = Permit::local_user(Access::Read);
     let serving = stdio::serve(
         server,
@@ -131,11 +131,11 @@ fuzz_target!(|data: (u8, &[u8])| {
     {
         let value: serde_json::Value = serde_json::from_slice(line).expect("every line is JSON");
         assert_eq!(value["jsonrpc"], "2.0");
-        if let Ok(Message::Response { id, .. }) = Message::read(line) {
+        if let Ok(Message::Response { id, .. }) = Message::parse(line) {
             *answered.entry(id.to_string()).or_default() += 1;
         }
     }
-    // An id may be used again once it was answered, but never gets more answers than it was sent.
+    // An id may be reused after its response, so only the totals are compared.
     let sent = String::from_utf8_lossy(lines).matches("\"id\"").count() + 1;
     assert!(
         answered.values().sum::<usize>()

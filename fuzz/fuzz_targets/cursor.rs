@@ -1,10 +1,10 @@
-//! No text that we did not seal opens, and whatever a sealed position says is read or refused, never a panic.
+//! Only a sealed cursor opens, and reading on from any sealed position succeeds or fails without a panic.
 //!
 //! Parsers: crates/rung-ladder/src/cursor.rs crates/rung-ladder/src/path.rs
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use rung_ladder::{Binding, CursorKey, Kind, Path, Place, Position, Shortcut, go_on};
+use rung_ladder::{Binding, CursorKey, JsonKind, Path, CursorTarget, Position, Shortcut, continue_reading};
 
 const KEY: CursorKey = CursorKey::new([5; 32]);
 
@@ -17,18 +17,18 @@ fuzz_target!(|data: (&str, u8, u64, u64, &str)| {
     };
     let (text, kind, offset, limit_chars, path) = data;
     if let Ok(position) = KEY.open(text, &binding) {
-        // It can only be one of ours, and then it is written the one way we write it.
+        // A cursor that opens is in the canonical form.
         assert_eq!(KEY.seal(&binding, &position).as_str(), text);
     }
     let path = path.parse::<Path>().unwrap_or_default();
-    let place = match kind % 5 {
-        0 => Place::Text(path),
-        1 => Place::Before(path),
-        2 => Place::Items(path),
-        3 => Place::Item(path, offset),
-        _ => Place::Hits(path, text.to_owned()),
+    let target = match kind % 5 {
+        0 => CursorTarget::Text(path),
+        1 => CursorTarget::Before(path),
+        2 => CursorTarget::Items(path),
+        3 => CursorTarget::Item(path, offset),
+        _ => CursorTarget::Hits(path, text.to_owned()),
     };
-    // No cursor of ours leads astray, but whatever one says must not bring us down.
+    // A real cursor has no wrong shortcut, but no shortcut may cause a panic.
     let shortcut = match kind / 64 {
         0 => None,
         1 => Some(Shortcut::Item {
@@ -37,9 +37,9 @@ fuzz_target!(|data: (&str, u8, u64, u64, &str)| {
         }),
         _ => Some(Shortcut::Text {
             kind: if kind % 2 == 0 {
-                Kind::String
+                JsonKind::String
             } else {
-                Kind::Array
+                JsonKind::Array
             },
             span: offset % 20..20 + limit_chars % 40,
             size_bytes: limit_chars % 30,
@@ -49,7 +49,7 @@ fuzz_target!(|data: (&str, u8, u64, u64, &str)| {
         }),
     };
     let position = Position {
-        place,
+        target,
         offset,
         limit_chars,
         shortcut,
@@ -57,5 +57,5 @@ fuzz_target!(|data: (&str, u8, u64, u64, &str)| {
     let sealed = KEY.seal(&binding, &position);
     assert_eq!(KEY.open(sealed.as_str(), &binding).as_ref(), Ok(&position));
     let document = r#"{"a": ["text", {"b": [1, 2, 3]}, "\n\u00e9"]}"#;
-    let _ = go_on(document, &position, 200);
+    let _ = continue_reading(document, &position, 200);
 });

@@ -1,4 +1,4 @@
-//! Whatever is read as EDN is written so that it is read back as the same value.
+//! A value read as EDN prints as text that reads as the same value.
 //!
 //! Parsers: crates/rung-edn/src
 

@@ -1,6 +1,6 @@
-//! What a server says: events in any pieces, and messages too long to be held.
+//! Reads arbitrary bytes from a server: SSE split at any byte, and messages too long to buffer.
 //!
-//! Parsers: crates/rung-mcp/src/connect/fuzzing.rs crates/rung-mcp/src/connect/events.rs crates/rung-mcp/src/connect/intake.rs
+//! Parsers: crates/rung-mcp/src/connect/fuzzing.rs crates/rung-mcp/src/connect/sse.rs crates/rung-mcp/src/connect/incoming.rs
 
 #![no_main]
 
@@ -9,7 +9,7 @@ use rung_mcp::connect::fuzzing::{events, long_message};
 use serde_json::value::RawValue;
 
 #[derive(serde::Deserialize)]
-struct Answer<'a> {
+struct StrictResponse<'a> {
     #[serde(borrow)]
     id: &'a RawValue,
     #[serde(borrow)]
@@ -18,10 +18,10 @@ struct Answer<'a> {
 
 fuzz_target!(|data: (&[u8], &[u8])| {
     let (lengths, bytes) = data;
-    // However the bytes are cut, the events are the same.
+    // The events do not depend on how the bytes are split.
     assert_eq!(events(bytes, lengths), events(bytes, &[]));
-    // Where a strict reader finds an answer, and where we do, it is the same one.
-    let strict = serde_json::from_slice::<Answer<'_>>(bytes).ok();
+    // If both serde_json and Rung find a response, it is the same one.
+    let strict = serde_json::from_slice::<StrictResponse<'_>>(bytes).ok();
     if let (Some(strict), Some((id, result))) = (strict, long_message(bytes)) {
         assert_eq!(strict.id.get(), id);
         assert_eq!(strict.result.get(), result);

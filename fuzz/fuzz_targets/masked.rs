@@ -1,5 +1,5 @@
-//! Whatever is masked in a JSON document, it stays one, of the same shape; and a known secret is nowhere in it any more. The same holds for
-//! one that is masked as it is read, in a window of any size; and where all its strings fit into that, nothing differs.
+//! A redacted JSON document stays JSON of the same shape and no longer contains the known secret. The same holds for streaming
+//! redaction with a window of any size; if the document fits into the window, both outputs are equal.
 //!
 //! Parsers: crates/rung-gateway/src/redact.rs crates/rung-gateway/src/redact
 #![no_main]
@@ -46,7 +46,7 @@ fn same_shape(before: &Value, after: &Value) -> bool {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_shape(a, b))
         }
         (Value::Object(a), Value::Object(b)) => {
-            // Names that are masked may be the same, and then one of them counts.
+            // Masked member names may become equal, and then only one member remains.
             let mut names = b.keys();
             let members = a.iter().zip(b);
             names.any(|name| name.contains(MASK))

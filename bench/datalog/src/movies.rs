@@ -1,16 +1,16 @@
-//! Films as in the Join Order Benchmark, which cannot be fetched: links between titles, people, companies and keywords, where a
-//! few have most of the links; joins of two to nine entities, and filters that leave much or little.
+//! Films in the style of the Join Order Benchmark, which cannot be downloaded: links between titles, people, companies and
+//! keywords, where a few have most of the links; joins of two to nine entities with selective and unselective filters.
 
-use crate::chance::Chance;
-use crate::data::{Cell, Data, Question, Table};
+use crate::rng::FixedRng;
+use crate::dataset::{Cell, Dataset, BenchQuery, EntityTable};
 
 const TITLES: i64 = 40_000;
 const COMPANIES: i64 = 4_000;
 const PEOPLE: i64 = 40_000;
 const KEYWORDS: i64 = 4_000;
-const MADE: i64 = 60_000;
-const PARTS: usize = 140_000;
-const TAGGED: i64 = 80_000;
+const MADE_ROWS: i64 = 60_000;
+const PART_ROWS: usize = 140_000;
+const TAGGED_ROWS: i64 = 80_000;
 
 const KINDS: [&str; 10] = [
     "movie", "movie", "movie", "movie", "movie", "episode", "episode", "episode", "series", "video",
@@ -20,8 +20,8 @@ const COUNTRIES: [&str; 12] = [
 ];
 const OTHER_ROLES: [&str; 4] = ["director", "writer", "producer", "composer"];
 
-pub fn data() -> Data {
-    Data {
+pub fn dataset() -> Dataset {
+    Dataset {
         name: "movies",
         schema: "{:title/name {:db/valueType :db.type/string}
                   :title/kind {:db/valueType :db.type/string}
@@ -41,14 +41,14 @@ pub fn data() -> Data {
                   :tagged/title {:db/valueType :db.type/ref}
                   :tagged/keyword {:db/valueType :db.type/ref}}",
         tables: tables(),
-        sql: "create table title(e integer primary key, name text, kind text, year integer, rating real);
+        create_tables_sql: "create table title(e integer primary key, name text, kind text, year integer, rating real);
               create table company(e integer primary key, name text, country text);
               create table person(e integer primary key, name text, gender text);
               create table keyword(e integer primary key, word text);
               create table made(e integer primary key, title integer, company integer, made_as text);
               create table part(e integer primary key, title integer, person integer, role text);
               create table tagged(e integer primary key, title integer, keyword integer)",
-        indexes: "create index title_kind on title(kind); create index title_year on title(year);
+        create_indexes_sql: "create index title_kind on title(kind); create index title_year on title(year);
                   create index title_rating on title(rating); create index company_name on company(name);
                   create index company_country on company(country); create index person_name on person(name);
                   create index person_gender on person(gender); create index keyword_word on keyword(word);
@@ -56,19 +56,19 @@ pub fn data() -> Data {
                   create index part_title on part(title); create index part_person on part(person);
                   create index part_role on part(role); create index tagged_title on tagged(title);
                   create index tagged_keyword on tagged(keyword)",
-        questions: questions(),
+        queries: queries(),
     }
 }
 
-/// Entities are numbered through all tables.
-fn tables() -> Vec<Table> {
-    let mut chance = Chance::new();
+/// Entity ids are unique across all tables.
+fn tables() -> Vec<EntityTable> {
+    let mut chance = FixedRng::new();
     let titles = (1..=TITLES).map(|e| {
         vec![
             e.into(),
             format!("Title {e}").into(),
-            chance.one_of(&KINDS).into(),
-            (2_025 - chance.leaning(125)).into(),
+            chance.choose(&KINDS).into(),
+            (2_025 - chance.skewed_low(125)).into(),
             Cell::Real((10 + chance.below(91)) as f64 / 10.0),
         ]
     });
@@ -78,13 +78,13 @@ fn tables() -> Vec<Table> {
         vec![
             (before_companies + n).into(),
             format!("Company {n}").into(),
-            COUNTRIES[chance.skewed(12) as usize].into(),
+            COUNTRIES[chance.zipf(12) as usize].into(),
         ]
     });
     let companies = companies.collect();
     let before_people = before_companies + COMPANIES;
     let genders: Vec<&str> = (0..PEOPLE)
-        .map(|_| chance.one_of(&["m", "m", "f"]))
+        .map(|_| chance.choose(&["m", "m", "f"]))
         .collect();
     let people = (1..=PEOPLE).zip(&genders).map(|(n, gender)| {
         let name = format!("Person {n}");
@@ -95,28 +95,28 @@ fn tables() -> Vec<Table> {
         .map(|n| vec![(before_keywords + n).into(), format!("word {n}").into()])
         .collect();
     let before_made = before_keywords + KEYWORDS;
-    let made = (1..=MADE).map(|n| {
+    let made = (1..=MADE_ROWS).map(|n| {
         vec![
             (before_made + n).into(),
-            (1 + chance.leaning(TITLES)).into(),
-            (before_companies + 1 + chance.skewed(COMPANIES)).into(),
+            (1 + chance.skewed_low(TITLES)).into(),
+            (before_companies + 1 + chance.zipf(COMPANIES)).into(),
             chance
-                .one_of(&["producer", "distributor", "distributor"])
+                .choose(&["producer", "distributor", "distributor"])
                 .into(),
         ]
     });
     let made = made.collect();
-    let before_parts = before_made + MADE;
-    let parts = parts(&mut chance, before_parts, before_people, &genders);
+    let before_parts = before_made + MADE_ROWS;
+    let parts = part_rows(&mut chance, before_parts, before_people, &genders);
     let before_tagged = before_parts + parts.len() as i64;
-    let tagged = (1..=TAGGED).map(|n| {
+    let tagged = (1..=TAGGED_ROWS).map(|n| {
         vec![
             (before_tagged + n).into(),
-            (1 + chance.leaning(TITLES)).into(),
-            (before_keywords + 1 + chance.skewed(KEYWORDS)).into(),
+            (1 + chance.skewed_low(TITLES)).into(),
+            (before_keywords + 1 + chance.zipf(KEYWORDS)).into(),
         ]
     });
-    let table = |name, columns, rows| Table {
+    let table = |name, columns, rows| EntityTable {
         name,
         columns,
         rows,
@@ -162,12 +162,12 @@ fn tables() -> Vec<Table> {
     ]
 }
 
-/// Who had which part in what. Some directors play in their own films.
-fn parts(chance: &mut Chance, before: i64, before_people: i64, genders: &[&str]) -> Vec<Vec<Cell>> {
+/// Rows that link a person to a title with a role. Some directors also act in their own films.
+fn part_rows(chance: &mut FixedRng, before: i64, before_people: i64, genders: &[&str]) -> Vec<Vec<Cell>> {
     let mut parts = Vec::new();
-    while parts.len() < PARTS {
-        let title = 1 + chance.leaning(TITLES);
-        let person = chance.leaning(PEOPLE);
+    while parts.len() < PART_ROWS {
+        let title = 1 + chance.skewed_low(TITLES);
+        let person = chance.skewed_low(PEOPLE);
         let plays = if genders[person as usize] == "f" {
             "actress"
         } else {
@@ -176,7 +176,7 @@ fn parts(chance: &mut Chance, before: i64, before_people: i64, genders: &[&str])
         let role = if chance.below(10) < 7 {
             plays
         } else {
-            chance.one_of(&OTHER_ROLES)
+            chance.choose(&OTHER_ROLES)
         };
         let mut part = |role: &str| {
             parts.push(vec![
@@ -194,12 +194,12 @@ fn parts(chance: &mut Chance, before: i64, before_people: i64, genders: &[&str])
     parts
 }
 
-fn questions() -> Vec<Question> {
-    let ask = |name, query, sql| Question {
+fn queries() -> Vec<BenchQuery> {
+    let ask = |name, query, sql| BenchQuery {
         name,
         query,
         sql: Some(sql),
-        ..Question::default()
+        ..BenchQuery::default()
     };
     vec![
         ask(

@@ -1,15 +1,15 @@
-//! How many times as fast we are, drawn: a bar to the right where we are faster, to the left where we are slower.
+//! Draws the speedup over other engines: a bar to the right where Rung is faster, to the left where it is slower.
 
 use std::fmt::Write as _;
 
-use crate::table::Line;
+use crate::report::QueryTimings;
 
 const LEFT: f64 = 220.0;
 const WIDTH: f64 = 900.0;
 const PLOT: f64 = WIDTH - LEFT - 60.0;
 const TOP: f64 = 60.0;
-const ROW: f64 = 24.0;
-const HEAD: f64 = 26.0;
+const ROW_HEIGHT: f64 = 24.0;
+const HEADING_HEIGHT: f64 = 26.0;
 
 const STYLE: &str = "<style>
 .back{fill:#fff} text{fill:#222} .faint{fill:#666} .grid{stroke:#ddd} .one{stroke:#222} .bar{stroke:#c00;stroke-dasharray:3 3}
@@ -18,24 +18,24 @@ const STYLE: &str = "<style>
 .bar{stroke:#f66} .datalevin{fill:#6ea8fe} .sqlite{fill:#8a8a8a}}
 </style>";
 
-/// Tens that the axis may have; what goes beyond has its number alone.
-const MOST: (i32, i32) = (-2, 3);
+/// Lowest and highest power of ten on the axis; a ratio beyond it is only labelled.
+const AXIS_DECADES: (i32, i32) = (-2, 3);
 
-/// Tens on the axis: from the smallest ratio to the greatest.
-fn tens(lines: &[Line]) -> (i32, i32) {
+/// Returns the axis range in powers of ten, from the smallest ratio to the greatest.
+fn decades(lines: &[QueryTimings]) -> (i32, i32) {
     let ratios = lines
         .iter()
-        .flat_map(|line| [line.to_datalevin(), line.to_sqlite()]);
+        .flat_map(|line| [line.speedup_over_datalevin(), line.speedup_over_sqlite()]);
     let (mut low, mut high) = (-1, 1);
     for ten in ratios.flatten().map(f64::log10) {
         low = low.min(ten.floor() as i32);
         high = high.max(ten.ceil() as i32);
     }
-    (low.max(MOST.0), high.min(MOST.1))
+    (low.max(AXIS_DECADES.0), high.min(AXIS_DECADES.1))
 }
 
-pub fn draw(lines: &[Line]) -> String {
-    let (low, high) = tens(lines);
+pub fn draw(lines: &[QueryTimings]) -> String {
+    let (low, high) = decades(lines);
     let x = |ratio: f64| {
         let (low, high) = (f64::from(low), f64::from(high));
         LEFT + PLOT * (ratio.log10().clamp(low, high) - low) / (high - low)
@@ -46,18 +46,18 @@ pub fn draw(lines: &[Line]) -> String {
     for line in lines {
         if line.data != data {
             data = line.data;
-            text(&mut rows, (10.0, y + 14.0), "font-weight='bold'", data);
-            y += HEAD;
+            push_text(&mut rows, (10.0, y + 14.0), "font-weight='bold'", data);
+            y += HEADING_HEIGHT;
         }
-        text(
+        push_text(
             &mut rows,
             (LEFT - 8.0, y + 14.0),
             "text-anchor='end'",
             line.name,
         );
         for (class, ratio, top) in [
-            ("datalevin", line.to_datalevin(), y + 1.0),
-            ("sqlite", line.to_sqlite(), y + 11.0),
+            ("datalevin", line.speedup_over_datalevin(), y + 1.0),
+            ("sqlite", line.speedup_over_sqlite(), y + 11.0),
         ] {
             let Some(ratio) = ratio else { continue };
             let (from, to) = (x(ratio.min(1.0)), x(ratio.max(1.0)));
@@ -70,15 +70,15 @@ pub fn draw(lines: &[Line]) -> String {
             let decimals = decimals.iter().find(|(below, _)| ratio < *below);
             let label = format!("{ratio:.*}", decimals.map_or(0, |(_, places)| *places));
             let at = (x(ratio.max(1.0)) + 4.0, top + 8.0);
-            text(&mut rows, at, "class='faint' font-size='9'", &label);
+            push_text(&mut rows, at, "class='faint' font-size='9'", &label);
         }
-        y += ROW;
+        y += ROW_HEIGHT;
     }
     let mut svg = format!(
         "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {}' font-family='sans-serif' font-size='11'>\n{STYLE}\n<rect class='back' width='100%' height='100%'/>\n",
         y + 20.0
     );
-    text(
+    push_text(
         &mut svg,
         (10.0, 18.0),
         "font-weight='bold' font-size='13'",
@@ -89,27 +89,27 @@ pub fn draw(lines: &[Line]) -> String {
     svg.push_str("<line class='bar' x1='165' x2='185' y1='32' y2='32'/><text x='190' y='36'>bars against Datalevin: 0.8 for each, 3 for the median</text>\n");
     for ten in low..=high {
         let at = 10f64.powi(ten);
-        upright(&mut svg, if ten == 0 { "one" } else { "grid" }, x(at), y);
-        text(
+        push_vertical_line(&mut svg, if ten == 0 { "one" } else { "grid" }, x(at), y);
+        push_text(
             &mut svg,
             (x(at), TOP),
             "class='faint' text-anchor='middle'",
             &format!("{at}\u{d7}"),
         );
     }
-    upright(&mut svg, "bar", x(0.8), y);
-    upright(&mut svg, "bar", x(3.0), y);
+    push_vertical_line(&mut svg, "bar", x(0.8), y);
+    push_vertical_line(&mut svg, "bar", x(3.0), y);
     svg.push_str(&rows);
     svg.push_str("</svg>\n");
     svg
 }
 
-fn text(svg: &mut String, (x, y): (f64, f64), how: &str, words: &str) {
+fn push_text(svg: &mut String, (x, y): (f64, f64), how: &str, words: &str) {
     let words = words.replace('&', "&amp;").replace('<', "&lt;");
     let _ = writeln!(svg, "<text x='{x:.1}' y='{y:.1}' {how}>{words}</text>");
 }
 
-fn upright(svg: &mut String, class: &str, x: f64, y: f64) {
+fn push_vertical_line(svg: &mut String, class: &str, x: f64, y: f64) {
     let _ = writeln!(
         svg,
         "<line class='{class}' x1='{x:.1}' x2='{x:.1}' y1='{}' y2='{y:.1}'/>",

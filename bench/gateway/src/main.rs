@@ -1,11 +1,11 @@
-//! Measures what stands between a client and a server: `echo` of the reference server, called directly, through ours, and through
-//! three other gateways, in one run; then what ours costs with many servers and many tools.
+//! Measures gateways: calls `echo` of the reference server directly, through Rung, and through three other gateways, in one run;
+//! then measures Rung with many servers and many tools.
 //!
-//! `cargo run --release [-- --rung PATH --rounds N --seconds S --without-peers]` installs the server and the peers by name and prints
-//! tables. Figures are for reading, not for asserting.
+//! `cargo run --release [-- --rung PATH --rounds N --seconds S --without-peers]` installs the server and the peers and prints
+//! tables. Nothing is asserted.
 
-mod line;
-mod many;
+mod client;
+mod scale;
 mod process;
 mod targets;
 
@@ -17,36 +17,36 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use line::Line;
-use process::Running;
+use client::McpClient;
+use process::RunningTarget;
 use targets::Target;
 
 const CLIENTS: usize = 16;
 const WARM_UP: usize = 50;
 
 fn main() -> Result<()> {
-    // The same binary is the server that has many tools, and the one that never gets ready.
+    // This binary is also the downstream server with many tools and the one that never becomes ready.
     match std::env::args().nth(1).as_deref() {
-        Some("serve-many") => return many::serve(),
+        Some("serve-many") => return scale::serve_many_tools(),
         Some("sleep") => std::thread::sleep(Duration::from_secs(30)),
         _ => {}
     }
     let said = |name: &str| std::env::args().skip_while(|arg| arg != name).nth(1);
     let number = |name: &str, otherwise: u64| said(name).and_then(|n| n.parse().ok()).unwrap_or(otherwise);
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let rung = said("--rung").map_or_else(|| rung(here), |path| Ok(std::path::absolute(path)?))?;
+    let rung = said("--rung").map_or_else(|| build_rung(here), |path| Ok(std::path::absolute(path)?))?;
     let peers = !std::env::args().any(|arg| arg == "--without-peers");
     let folder = tempfile::tempdir()?;
-    let targets = targets::all(here, &rung, folder.path(), peers)?;
+    let targets = targets::install_all(here, &rung, folder.path(), peers)?;
     let (rounds, seconds) = (number("--rounds", 3), Duration::from_secs(number("--seconds", 3)));
-    one_client(&targets, rounds, seconds)?;
-    many_clients(&targets, rounds, seconds)?;
-    many::servers(&rung, folder.path())?;
-    many::tools(&rung, folder.path())
+    measure_one_client(&targets, rounds, seconds)?;
+    measure_many_clients(&targets, rounds, seconds)?;
+    scale::measure_many_servers(&rung, folder.path())?;
+    scale::measure_many_tools(&rung, folder.path())
 }
 
-/// The binary that is released.
-fn rung(here: &Path) -> Result<PathBuf> {
+/// Builds the release binary and returns its path.
+fn build_rung(here: &Path) -> Result<PathBuf> {
     let root = here.join("../..");
     let built = Command::new("cargo").args(["build", "--release", "--quiet"]).current_dir(&root).status()?;
     ensure!(built.success(), "rung does not build");
@@ -54,69 +54,69 @@ fn rung(here: &Path) -> Result<PathBuf> {
 }
 
 #[derive(Default)]
-struct Taken {
+struct Samples {
     p50_us: Vec<f64>,
     cpu_us: Vec<f64>,
     start_ms: Vec<f64>,
     rss_mb: Vec<f64>,
 }
 
-fn middle(values: &mut [f64]) -> f64 {
+fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// One client that waits for each answer.
-fn one_client(targets: &[Target], rounds: u64, seconds: Duration) -> Result<()> {
-    let mut taken: Vec<Taken> = targets.iter().map(|_| Taken::default()).collect();
+/// Measures one client that waits for each response.
+fn measure_one_client(targets: &[Target], rounds: u64, seconds: Duration) -> Result<()> {
+    let mut taken: Vec<Samples> = targets.iter().map(|_| Samples::default()).collect();
     for round in 0..rounds {
         for at in 0..targets.len() {
-            // Another one begins each round.
+            // Each round starts with a different target.
             let at = (at + usize::try_from(round)?) % targets.len();
             let target = &targets[at];
             eprintln!("one client, round {} of {rounds}: {}", round + 1, target.name);
             let started = Instant::now();
             let running = target.start()?;
-            let mut line = running.line()?;
-            line.greet()?;
+            let mut line = running.connect()?;
+            line.initialize()?;
             taken[at].start_ms.push(started.elapsed().as_secs_f64() * 1e3);
-            let call = line.request("tools/call", &target.call());
+            let call = line.encode_request("tools/call", &target.call_params());
             for _ in 0..WARM_UP {
-                line.ask(&call)?;
+                line.round_trip(&call)?;
             }
             let (cpu, began) = (running.cpu_ns()?, Instant::now());
             let mut times = Vec::new();
             while began.elapsed() < seconds {
                 let asked = Instant::now();
-                line.ask(&call)?;
+                line.round_trip(&call)?;
                 times.push(asked.elapsed().as_secs_f64() * 1e6);
             }
             let cpu = running.cpu_ns()? - cpu;
             taken[at].cpu_us.push(cpu as f64 / 1e3 / times.len() as f64);
             taken[at].rss_mb.push(running.rss_mb()?);
-            taken[at].p50_us.push(middle(&mut times));
+            taken[at].p50_us.push(median(&mut times));
         }
     }
     println!("\none client, `echo` of 32 bytes                 p50     added       CPU     start       RSS");
-    let direct = middle(&mut taken[0].p50_us);
+    let direct = median(&mut taken[0].p50_us);
     for (target, taken) in targets.iter().zip(&mut taken) {
-        let p50 = middle(&mut taken.p50_us);
+        let p50 = median(&mut taken.p50_us);
         println!(
             "{:<42} {:>6.0} us {:>6.0} us {:>6.0} us {:>6.0} ms {:>6.1} MB",
             target.name,
             p50,
             p50 - direct,
-            middle(&mut taken.cpu_us),
-            middle(&mut taken.start_ms),
-            middle(&mut taken.rss_mb),
+            median(&mut taken.cpu_us),
+            median(&mut taken.start_ms),
+            median(&mut taken.rss_mb),
         );
     }
     println!("bars for rung over stdio: added under 150 us, CPU under 100 us a call");
     Ok(())
 }
 
-/// Sixteen clients at once, each waiting for its answers; of a pipe, sixteen calls under way.
-fn many_clients(targets: &[Target], rounds: u64, seconds: Duration) -> Result<()> {
+/// Measures sixteen concurrent clients over HTTP, each waiting for its responses; over a pipe, sixteen calls in flight.
+fn measure_many_clients(targets: &[Target], rounds: u64, seconds: Duration) -> Result<()> {
     let mut measured = Vec::new();
     for target in targets.iter().filter(|target| target.is_http() || target.is_direct()) {
         let mut rates = Vec::new();
@@ -124,12 +124,12 @@ fn many_clients(targets: &[Target], rounds: u64, seconds: Duration) -> Result<()
             eprintln!("{CLIENTS} clients, round {} of {rounds}: {}", round + 1, target.name);
             let running = target.start()?;
             rates.push(if target.is_direct() {
-                pipelined(&mut running.line()?, target, seconds)?
+                pipelined_rate(&mut running.connect()?, target, seconds)?
             } else {
-                at_once(&running, target, seconds)?
+                concurrent_rate(&running, target, seconds)?
             });
         }
-        measured.push((target, middle(&mut rates)));
+        measured.push((target, median(&mut rates)));
     }
     let ours = measured.iter().find(|(target, _)| target.is_ours());
     let ours = ours.map_or(f64::NAN, |(_, rate)| *rate);
@@ -141,22 +141,22 @@ fn many_clients(targets: &[Target], rounds: u64, seconds: Duration) -> Result<()
     Ok(())
 }
 
-fn at_once(running: &Running, target: &Target, seconds: Duration) -> Result<f64> {
+fn concurrent_rate(running: &RunningTarget, target: &Target, seconds: Duration) -> Result<f64> {
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let began = std::thread::scope(|scope| -> Result<f64> {
         let client = || -> Result<()> {
-            let mut line = running.line()?;
-            line.greet()?;
-            let call = line.request("tools/call", &target.call());
-            line.ask(&call)?;
+            let mut line = running.connect()?;
+            line.initialize()?;
+            let call = line.encode_request("tools/call", &target.call_params());
+            line.round_trip(&call)?;
             while !stop.load(Ordering::Relaxed) {
-                line.ask(&call)?;
+                line.round_trip(&call)?;
                 done.fetch_add(1, Ordering::Relaxed);
             }
             Ok(())
         };
         let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
-        // Until all of them are at it.
+        // Wait until all clients are calling.
         std::thread::sleep(Duration::from_secs(1));
         let (before, began) = (done.load(Ordering::Relaxed), Instant::now());
         std::thread::sleep(seconds);
@@ -170,9 +170,9 @@ fn at_once(running: &Running, target: &Target, seconds: Duration) -> Result<f64>
     Ok(began)
 }
 
-fn pipelined(line: &mut Line, target: &Target, seconds: Duration) -> Result<f64> {
-    line.greet()?;
-    let call = line.request("tools/call", &target.call());
+fn pipelined_rate(line: &mut McpClient, target: &Target, seconds: Duration) -> Result<f64> {
+    line.initialize()?;
+    let call = line.encode_request("tools/call", &target.call_params());
     for _ in 0..CLIENTS {
         line.send(&call)?;
     }
@@ -185,6 +185,6 @@ fn pipelined(line: &mut Line, target: &Target, seconds: Duration) -> Result<f64>
     Ok(done as f64 / began.elapsed().as_secs_f64())
 }
 
-fn message(id: u64, method: &str, params: &Value) -> String {
+fn encode_message(id: u64, method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
 }

@@ -1,4 +1,4 @@
-//! A server or a gateway while it is measured.
+//! The server or gateway process under measurement.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::line::{Http, Line, Pipe};
+use crate::client::{HttpClient, McpClient, PipeClient};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub struct Running {
+pub struct RunningTarget {
     child: Mutex<Child>,
     pid: u32,
-    at: Option<(u16, &'static str)>,
+    endpoint: Option<(u16, &'static str)>,
 }
 
-impl Running {
-    /// Starts it; where it listens, once it does.
+impl RunningTarget {
+    /// Starts the process. With an HTTP address, waits until it listens.
     pub fn start(command: &mut Command, at: Option<(u16, &'static str)>) -> Result<Self> {
         let child = command
             .stdin(Stdio::piped())
@@ -26,11 +26,11 @@ impl Running {
             .stderr(Stdio::null())
             .spawn()
             .with_context(|| format!("{command:?}"))?;
-        let running = Self { pid: child.id(), child: Mutex::new(child), at };
+        let running = Self { pid: child.id(), child: Mutex::new(child), endpoint: at };
         if let Some((port, path)) = at {
             let began = Instant::now();
-            while Http::open(port, path).is_err() {
-                if began.elapsed() > PATIENCE {
+            while HttpClient::open(port, path).is_err() {
+                if began.elapsed() > START_TIMEOUT {
                     bail!("{command:?} does not listen");
                 }
                 std::thread::sleep(Duration::from_millis(5));
@@ -39,17 +39,17 @@ impl Running {
         Ok(running)
     }
 
-    pub fn line(&self) -> Result<Line> {
-        match self.at {
-            Some((port, path)) => Ok(Line::Http(Http::open(port, path)?)),
+    pub fn connect(&self) -> Result<McpClient> {
+        match self.endpoint {
+            Some((port, path)) => Ok(McpClient::Http(HttpClient::open(port, path)?)),
             None => {
                 let mut child = self.child.lock().ok().context("a thread broke")?;
-                Ok(Line::Pipe(Pipe::of(&mut child)?))
+                Ok(McpClient::Pipe(PipeClient::from_child(&mut child)?))
             }
         }
     }
 
-    /// Nanoseconds that its own threads have run. Those of what it started are not its own.
+    /// CPU time of the process's own threads in nanoseconds, without child processes.
     pub fn cpu_ns(&self) -> Result<u64> {
         let mut total = 0;
         for thread in fs::read_dir(format!("/proc/{}/task", self.pid))? {
@@ -67,10 +67,10 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTarget {
     fn drop(&mut self) {
         if let Ok(child) = self.child.get_mut() {
-            // Asked first, so that it takes what it started along.
+            // SIGTERM first, so that the process ends its children too.
             let _gone = Command::new("kill").arg(self.pid.to_string()).status();
             let until = Instant::now() + Duration::from_secs(3);
             while Instant::now() < until {

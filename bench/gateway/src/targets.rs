@@ -1,4 +1,4 @@
-//! What is measured, and how each is had.
+//! The servers and gateways to measure, and their installation.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::process::Running;
+use crate::process::RunningTarget;
 
-const SERVER: &str = "@modelcontextprotocol/server-everything@2026.8.31";
+const REFERENCE_SERVER: &str = "@modelcontextprotocol/server-everything@2026.8.31";
 const NPM_PROXY: &str = "mcp-proxy@6.7.19";
 const PMCP: &str = "pmcp==3.0.0";
 const PYPI_PROXY: &str = "mcp-proxy==0.13.0";
 /// 32 bytes.
 const MESSAGE: &str = "a message of thirty-two letters.";
 
-/// How `echo` is called.
+/// The way to call `echo`: as its own tool or through `gateway.invoke`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Called {
-    ByName,
-    ByInvoke,
+enum EchoRoute {
+    DirectTool,
+    GatewayInvoke,
 }
 
 pub struct Target {
@@ -28,7 +28,7 @@ pub struct Target {
     program: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(&'static str, String)>,
-    called: Called,
+    echo_route: EchoRoute,
     path: Option<&'static str>,
     ours: bool,
 }
@@ -46,30 +46,30 @@ impl Target {
         self.ours
     }
 
-    pub fn call(&self) -> Value {
-        match self.called {
-            Called::ByName => json!({"name": "echo", "arguments": {"message": MESSAGE}}),
-            Called::ByInvoke => {
+    pub fn call_params(&self) -> Value {
+        match self.echo_route {
+            EchoRoute::DirectTool => json!({"name": "echo", "arguments": {"message": MESSAGE}}),
+            EchoRoute::GatewayInvoke => {
                 let arguments = json!({"tool_id": "everything::echo", "arguments": {"message": MESSAGE}});
                 json!({"name": "gateway.invoke", "arguments": arguments})
             }
         }
     }
 
-    pub fn start(&self) -> Result<Running> {
+    pub fn start(&self) -> Result<RunningTarget> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut command = Command::new(&self.program);
         command.args(self.arguments.iter().map(|word| word.replace("PORT", &port.to_string())));
         command.envs(self.environment.iter().map(|(name, value)| (*name, value)));
-        Running::start(&mut command, self.path.map(|path| (port, path)))
+        RunningTarget::start(&mut command, self.path.map(|path| (port, path)))
     }
 }
 
-/// Installs what is missing, and names everything there is to measure: the direct way first.
-pub fn all(here: &Path, rung: &Path, folder: &Path, peers: bool) -> Result<Vec<Target>> {
+/// Installs what is missing and returns all targets, the direct connection first.
+pub fn install_all(here: &Path, rung: &Path, folder: &Path, peers: bool) -> Result<Vec<Target>> {
     let installed = here.join("target/peers");
     std::fs::create_dir_all(&installed)?;
-    npm(&installed, SERVER)?;
+    install_npm(&installed, REFERENCE_SERVER)?;
     let everything = installed.join("node_modules/.bin/mcp-server-everything");
     let config = folder.join("servers.json");
     let entry = json!({"command": everything, "args": ["stdio"]});
@@ -81,14 +81,14 @@ pub fn all(here: &Path, rung: &Path, folder: &Path, peers: bool) -> Result<Vec<T
         name,
         program: program.to_owned(),
         arguments: words(arguments),
-        // Nobody's own servers and policies are read.
+        // The user's own servers and policies are not read.
         environment: vec![("HOME", text(folder))],
-        called: Called::ByName,
+        echo_route: EchoRoute::DirectTool,
         path: None,
         ours: false,
     };
     let ours = |name, arguments: &[&str], path| Target {
-        called: Called::ByInvoke,
+        echo_route: EchoRoute::GatewayInvoke,
         path,
         ours: true,
         ..target(name, rung, arguments)
@@ -105,20 +105,20 @@ pub fn all(here: &Path, rung: &Path, folder: &Path, peers: bool) -> Result<Vec<T
     if !peers {
         return Ok(targets);
     }
-    npm(&installed, NPM_PROXY)?;
-    // They want different versions of the same library.
-    let pmcp = pypi(&installed.join("pmcp"), PMCP)?.join("pmcp");
-    let proxy = pypi(&installed.join("mcp-proxy"), PYPI_PROXY)?.join("mcp-proxy");
+    install_npm(&installed, NPM_PROXY)?;
+    // The two require different versions of the same library.
+    let pmcp = install_pypi(&installed.join("pmcp"), PMCP)?.join("pmcp");
+    let proxy = install_pypi(&installed.join("mcp-proxy"), PYPI_PROXY)?.join("mcp-proxy");
     let lock = text(folder);
     let quiet = ["--config", &config, "--lock-dir", &lock, "--log-level", "error"];
     let everything = text(&everything);
     targets.push(Target {
-        called: Called::ByInvoke,
+        echo_route: EchoRoute::GatewayInvoke,
         ..target("pmcp 3.0.0, stdio", &pmcp, &quiet)
     });
     let http = [&quiet[..], &["--transport", "http", "--port", "PORT"]].concat();
     targets.push(Target {
-        called: Called::ByInvoke,
+        echo_route: EchoRoute::GatewayInvoke,
         path: Some("/mcp"),
         ..target("pmcp 3.0.0, HTTP", &pmcp, &http)
     });
@@ -133,27 +133,27 @@ pub fn all(here: &Path, rung: &Path, folder: &Path, peers: bool) -> Result<Vec<T
     Ok(targets)
 }
 
-fn npm(folder: &Path, package: &str) -> Result<()> {
+fn install_npm(folder: &Path, package: &str) -> Result<()> {
     let name = package.rsplit_once('@').map_or(package, |(name, _)| name);
     if folder.join("node_modules").join(name).exists() {
         return Ok(());
     }
     let flags = ["install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error", "--prefix"];
-    run(Command::new("npm").args(flags).arg(folder).arg(package))
+    run_checked(Command::new("npm").args(flags).arg(folder).arg(package))
 }
 
-/// Installs a package in a place of its own, and gives the folder of its programs.
-fn pypi(place: &Path, package: &str) -> Result<PathBuf> {
+/// Installs a package in its own venv and returns the folder of its programs.
+fn install_pypi(place: &Path, package: &str) -> Result<PathBuf> {
     let programs = place.join("bin");
     if !place.join("installed").exists() {
-        run(Command::new("python3").args(["-m", "venv"]).arg(place))?;
-        run(Command::new(programs.join("pip")).args(["install", "--quiet", "--disable-pip-version-check", package]))?;
+        run_checked(Command::new("python3").args(["-m", "venv"]).arg(place))?;
+        run_checked(Command::new(programs.join("pip")).args(["install", "--quiet", "--disable-pip-version-check", package]))?;
         std::fs::write(place.join("installed"), package)?;
     }
     Ok(programs)
 }
 
-fn run(command: &mut Command) -> Result<()> {
+fn run_checked(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("{command:?}"))?;
     ensure!(status.success(), "{command:?} ended with {status}");
     Ok(())

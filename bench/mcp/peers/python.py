@@ -1,4 +1,4 @@
-"""The tool behind the Python SDK: over stdio, or over HTTP, where it speaks both eras."""
+"""The echo tool on the Python SDK: over stdio, or over HTTP with legacy and modern protocol versions."""
 
 import sys
 

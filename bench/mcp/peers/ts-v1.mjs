@@ -1,4 +1,4 @@
-// The tool behind the TypeScript SDK, v1: over stdio, or over HTTP with a session.
+// The echo tool on the TypeScript SDK v1: over stdio, or over HTTP with a session.
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";

@@ -1,4 +1,4 @@
-// The tool behind the TypeScript SDK, v2: over stdio, or over HTTP, where it speaks both eras.
+// The echo tool on the TypeScript SDK v2: over stdio, or over HTTP with legacy and modern protocol versions.
 import { createServer } from "node:http";
 import { toNodeHandler } from "@modelcontextprotocol/node";
 import { McpServer, createMcpHandler } from "@modelcontextprotocol/server";

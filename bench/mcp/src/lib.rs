@@ -1,6 +1,6 @@
-//! Measuring MCP servers: what is measured, by whom it is asked, and how the figures are shown.
+//! Measures MCP servers: the targets, the client that loads them, and the report.
 
-pub mod figures;
+pub mod report;
 pub mod load;
 pub mod rounds;
 pub mod targets;

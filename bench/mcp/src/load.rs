@@ -1,4 +1,4 @@
-//! One client that waits for each answer, over a pipe or a connection that stays open.
+//! A client that waits for each response, over a pipe or one keep-alive connection.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _, Write};
@@ -10,15 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 
-use crate::targets::{Target, Way};
+use crate::targets::{Target, TargetProtocol};
 
 const WARM_UP: Duration = Duration::from_millis(500);
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What one measurement gave.
 #[derive(Debug, Clone)]
-pub struct Figures {
-    /// From the start of the process to its first answer.
+pub struct Measurement {
+    /// From the start of the process to its first response.
     pub start_ms: f64,
     pub idle_rss_mb: f64,
     pub p50_us: f64,
@@ -27,8 +26,8 @@ pub struct Figures {
     pub rss_mb: f64,
 }
 
-/// Starts a target, asks it for as long as wanted, and ends it.
-pub fn measure(target: &Target, home: &Path, seconds: Duration) -> Result<Figures> {
+/// Starts a target, sends requests for the given time, and kills it.
+pub fn measure(target: &Target, home: &Path, seconds: Duration) -> Result<Measurement> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let started = Instant::now();
     let child = target
@@ -39,16 +38,16 @@ pub fn measure(target: &Target, home: &Path, seconds: Duration) -> Result<Figure
         .stderr(Stdio::null())
         .spawn()
         .with_context(|| target.name.clone())?;
-    let mut ended = Ended(child);
-    let mut line = match target.way {
-        Way::Stdio => Line::Pipe(Pipe::open(&mut ended.0)?),
-        way => Line::Http(Http::open(port, way, target.whole, started)?),
+    let mut ended = KillOnDrop(child);
+    let mut line = match target.protocol {
+        TargetProtocol::Stdio => McpClient::Pipe(PipeClient::open(&mut ended.0)?),
+        way => McpClient::Http(HttpClient::open(port, way, target.is_full_binary, started)?),
     };
-    line.greet()?;
+    line.initialize()?;
     let start_ms = started.elapsed().as_secs_f64() * 1e3;
     let pid = ended.0.id();
     let idle_rss_mb = rss_mb(pid)?;
-    let asks = line.asks(target.whole);
+    let asks = line.measured_request(target.is_full_binary);
     let warm = Instant::now();
     while warm.elapsed() < WARM_UP {
         line.ask(&asks)?;
@@ -62,7 +61,7 @@ pub fn measure(target: &Target, home: &Path, seconds: Duration) -> Result<Figure
     }
     let (elapsed, cpu) = (began.elapsed(), cpu_ns(pid)? - cpu);
     taken.sort_unstable();
-    Ok(Figures {
+    Ok(Measurement {
         start_ms,
         idle_rss_mb,
         p50_us: taken[taken.len() / 2].as_secs_f64() * 1e6,
@@ -72,30 +71,30 @@ pub fn measure(target: &Target, home: &Path, seconds: Duration) -> Result<Figure
     })
 }
 
-struct Ended(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-enum Line {
-    Pipe(Pipe),
-    Http(Http),
+enum McpClient {
+    Pipe(PipeClient),
+    Http(HttpClient),
 }
 
-impl Line {
-    fn greet(&mut self) -> Result<()> {
+impl McpClient {
+    fn initialize(&mut self) -> Result<()> {
         match self {
-            Self::Pipe(pipe) => pipe.greet(),
-            Self::Http(http) => http.greet(),
+            Self::Pipe(pipe) => pipe.initialize(),
+            Self::Http(http) => http.initialize(),
         }
     }
 
-    /// The bytes of one request. Ours as people run it has no `echo`, and is asked for its list.
-    fn asks(&self, whole: bool) -> Vec<u8> {
+    /// Encodes the measured request: `tools/list` for the full `rung` binary, which has no `echo`, else a call of `echo`.
+    fn measured_request(&self, whole: bool) -> Vec<u8> {
         let (method, params) = if whole {
             ("tools/list", json!({}))
         } else {
@@ -110,7 +109,7 @@ impl Line {
                     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
                 format!("{message}\n").into_bytes()
             }
-            Self::Http(http) => http.request(method, params),
+            Self::Http(http) => http.encode_request(method, params),
         }
     }
 
@@ -122,18 +121,18 @@ impl Line {
     }
 }
 
-fn initialize(version: &str) -> serde_json::Value {
+fn initialize_request(version: &str) -> serde_json::Value {
     let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "bench", "version": "0"}});
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
 }
 
-struct Pipe {
+struct PipeClient {
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     line: Vec<u8>,
 }
 
-impl Pipe {
+impl PipeClient {
     fn open(child: &mut Child) -> Result<Self> {
         Ok(Self {
             stdin: child.stdin.take().context("stdin")?,
@@ -142,8 +141,8 @@ impl Pipe {
         })
     }
 
-    fn greet(&mut self) -> Result<()> {
-        self.ask(format!("{}\n", initialize("2025-06-18")).as_bytes())?;
+    fn initialize(&mut self) -> Result<()> {
+        self.ask(format!("{}\n", initialize_request("2025-06-18")).as_bytes())?;
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         Ok(writeln!(self.stdin, "{initialized}")?)
     }
@@ -162,42 +161,42 @@ impl Pipe {
     }
 }
 
-struct Http {
+struct HttpClient {
     stream: BufReader<TcpStream>,
     port: u16,
-    way: Way,
-    whole: bool,
+    protocol: TargetProtocol,
+    is_full_binary: bool,
     session: Option<String>,
     head: String,
     body: Vec<u8>,
 }
 
-impl Http {
-    fn open(port: u16, way: Way, whole: bool, started: Instant) -> Result<Self> {
+impl HttpClient {
+    fn open(port: u16, way: TargetProtocol, whole: bool, started: Instant) -> Result<Self> {
         loop {
             if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
                 return Ok(Self {
                     stream: BufReader::new(stream),
                     port,
-                    way,
-                    whole,
+                    protocol: way,
+                    is_full_binary: whole,
                     session: None,
                     head: String::new(),
                     body: Vec::new(),
                 });
             }
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > TIMEOUT {
                 bail!("it does not listen");
             }
             std::thread::sleep(Duration::from_micros(200));
         }
     }
 
-    fn greet(&mut self) -> Result<()> {
-        if self.way == Way::Session {
-            let request = self.post(&initialize("2025-11-25").to_string(), "");
+    fn initialize(&mut self) -> Result<()> {
+        if self.protocol == TargetProtocol::Session {
+            let request = self.encode_post(&initialize_request("2025-11-25").to_string(), "");
             self.ask(&request)?;
             let id = self.head.lines().find_map(|line| {
                 let (name, value) = line.split_once(": ")?;
@@ -206,14 +205,14 @@ impl Http {
             });
             self.session = Some(id.context("no session")?);
             let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-            let request = self.post(&initialized.to_string(), "");
+            let request = self.encode_post(&initialized.to_string(), "");
             self.stream.get_mut().write_all(&request)?;
-            return self.read();
+            return self.read_response();
         }
-        let request = if self.whole {
-            self.request("tools/list", json!({}))
+        let request = if self.is_full_binary {
+            self.encode_request("tools/list", json!({}))
         } else {
-            self.request(
+            self.encode_request(
                 "tools/call",
                 json!({"name": "echo", "arguments": {"text": "hello"}}),
             )
@@ -221,9 +220,9 @@ impl Http {
         self.ask(&request)
     }
 
-    fn request(&self, method: &str, mut params: serde_json::Value) -> Vec<u8> {
-        let headers = match self.way {
-            Way::Modern => {
+    fn encode_request(&self, method: &str, mut params: serde_json::Value) -> Vec<u8> {
+        let headers = match self.protocol {
+            TargetProtocol::Modern => {
                 params["_meta"] = json!({
                     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
                     "io.modelcontextprotocol/clientCapabilities": {},
@@ -234,14 +233,14 @@ impl Http {
                     .map_or_else(String::new, |name| format!("Mcp-Name: {name}\r\n"));
                 format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}")
             }
-            Way::Stateless => "MCP-Protocol-Version: 2025-06-18\r\n".to_owned(),
-            Way::Session | Way::Stdio => String::new(),
+            TargetProtocol::Stateless => "MCP-Protocol-Version: 2025-06-18\r\n".to_owned(),
+            TargetProtocol::Session | TargetProtocol::Stdio => String::new(),
         };
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        self.post(&message.to_string(), &headers)
+        self.encode_post(&message.to_string(), &headers)
     }
 
-    fn post(&self, body: &str, headers: &str) -> Vec<u8> {
+    fn encode_post(&self, body: &str, headers: &str) -> Vec<u8> {
         let session = self.session.as_ref().map_or_else(String::new, |id| {
             format!("Mcp-Session-Id: {id}\r\nMCP-Protocol-Version: 2025-11-25\r\n")
         });
@@ -256,7 +255,7 @@ impl Http {
 
     fn ask(&mut self, request: &[u8]) -> Result<()> {
         self.stream.get_mut().write_all(request)?;
-        self.read()?;
+        self.read_response()?;
         ensure!(
             contains(&self.body, b"\"result\""),
             "no result: {}{}",
@@ -266,8 +265,8 @@ impl Http {
         Ok(())
     }
 
-    /// Reads one reply, whole or in chunks.
-    fn read(&mut self) -> Result<()> {
+    /// Reads one response with Content-Length or chunked encoding.
+    fn read_response(&mut self) -> Result<()> {
         self.head.clear();
         self.body.clear();
         while !self.head.ends_with("\r\n\r\n") {
@@ -305,7 +304,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Nanoseconds that every thread of a process has run.
+/// CPU time of all threads of a process, in nanoseconds.
 fn cpu_ns(pid: u32) -> Result<u64> {
     let mut total = 0;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {

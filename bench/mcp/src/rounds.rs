@@ -1,23 +1,23 @@
-//! Every target in every round, in an order that is another one each time: who comes when is nobody's advantage.
+//! Measures every target in every round. The order is shuffled in each round, so that no target profits from its position.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::figures::Row;
+use crate::report::TargetResult;
 use crate::load;
 use crate::targets::Target;
 
-/// Measures as the command line says: `--rounds N --seconds S --only WORD`.
-pub fn run(mut targets: Vec<Target>) -> Result<Vec<Row>> {
-    let rounds = argument("--rounds").unwrap_or(4);
-    let seconds = Duration::from_secs(argument("--seconds").unwrap_or(2));
-    if let Some(word) = argument::<String>("--only") {
+/// Measures the targets. Reads `--rounds N --seconds S --only WORD` from the command line.
+pub fn run_rounds(mut targets: Vec<Target>) -> Result<Vec<TargetResult>> {
+    let rounds = flag_value("--rounds").unwrap_or(4);
+    let seconds = Duration::from_secs(flag_value("--seconds").unwrap_or(2));
+    if let Some(word) = flag_value::<String>("--only") {
         targets.retain(|target| target.name.contains(&word));
     }
-    // One data folder for the whole run, as people have one.
+    // One data folder for the whole run, as in normal use.
     let home = tempfile::tempdir()?;
-    let mut rows: Vec<Row> = targets.iter().map(Row::new).collect();
+    let mut rows: Vec<TargetResult> = targets.iter().map(TargetResult::new).collect();
     let mut order: Vec<usize> = (0..targets.len()).collect();
     let mut seed = u64::from(std::process::id()) | 1;
     for round in 1..=rounds {
@@ -26,21 +26,21 @@ pub fn run(mut targets: Vec<Target>) -> Result<Vec<Row>> {
             let target = &targets[at];
             eprintln!("round {round} of {rounds}: {}", target.name);
             match load::measure(target, home.path(), seconds) {
-                Ok(figures) => rows[at].taken.push(figures),
-                Err(error) => rows[at].failed = Some(format!("{error:#}")),
+                Ok(figures) => rows[at].measurements.push(figures),
+                Err(error) => rows[at].error = Some(format!("{error:#}")),
             }
         }
     }
     Ok(rows)
 }
 
-fn argument<T: std::str::FromStr>(name: &str) -> Option<T> {
+fn flag_value<T: std::str::FromStr>(name: &str) -> Option<T> {
     let mut arguments = std::env::args();
     arguments.find(|argument| argument == name)?;
     arguments.next()?.parse().ok()
 }
 
-/// Fisher and Yates, with a generator that is good enough to be unfair to nobody.
+/// Fisher-Yates shuffle with an xorshift generator.
 fn shuffle(order: &mut [usize], seed: &mut u64) {
     for last in (1..order.len()).rev() {
         *seed ^= *seed << 13;

@@ -1,23 +1,23 @@
-//! What is measured, and how each is had.
+//! The servers to measure, and their installation.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// How a target is spoken to.
+/// The transport and protocol version of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum TargetProtocol {
     Stdio,
     /// 2026-07-28
     Modern,
-    /// 2025-06-18, every request for itself
+    /// 2025-06-18, without sessions
     Stateless,
-    /// 2025-11-25, in a session
+    /// 2025-11-25, with a session
     Session,
 }
 
-impl Way {
+impl TargetProtocol {
     pub fn name(self) -> &'static str {
         match self {
             Self::Stdio => "stdio",
@@ -28,43 +28,41 @@ impl Way {
     }
 }
 
-/// Who made it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Maker {
+pub enum Implementation {
     Rung,
     Rmcp,
     TypeScript,
     Python,
 }
 
-/// A server to be measured.
 pub struct Target {
     pub name: String,
-    pub maker: Maker,
-    pub way: Way,
+    pub implementation: Implementation,
+    pub protocol: TargetProtocol,
     program: PathBuf,
     arguments: Vec<String>,
-    /// Whether it is ours as people run it, of which start and memory alone are comparable.
-    pub whole: bool,
+    /// True for the full `rung` binary; only its start time and memory are comparable.
+    pub is_full_binary: bool,
 }
 
 impl Target {
-    /// A server that `program` is, with these arguments; `PORT` stands for the port.
-    pub fn new(name: &str, maker: Maker, way: Way, program: PathBuf, arguments: &[&str]) -> Self {
+    /// In `arguments`, `PORT` stands for the port.
+    pub fn new(name: &str, implementation: Implementation, protocol: TargetProtocol, program: PathBuf, arguments: &[&str]) -> Self {
         Self {
-            name: format!("{name}, {}", way.name()),
-            maker,
-            way,
+            name: format!("{name}, {}", protocol.name()),
+            implementation,
+            protocol,
             program,
             arguments: arguments
                 .iter()
                 .map(|argument| (*argument).to_owned())
                 .collect(),
-            whole: false,
+            is_full_binary: false,
         }
     }
 
-    /// The command that serves, on this port where it needs one.
+    /// Returns the command that starts the server; `port` is ignored if it serves stdio.
     pub fn command(&self, port: u16) -> Command {
         let mut command = Command::new(&self.program);
         command.args(
@@ -76,19 +74,19 @@ impl Target {
     }
 }
 
-/// Installs what is missing, and names everything there is to measure.
-pub fn all(here: &Path) -> Result<Vec<Target>> {
+/// Builds and installs everything to measure and returns the targets.
+pub fn install_all(here: &Path) -> Result<Vec<Target>> {
     let own = std::env::current_exe()?;
     let own = own.parent().context("a folder of binaries")?;
-    run(Command::new("cargo")
+    run_checked(Command::new("cargo")
         .args(["build", "--release", "--quiet", "--bins"])
         .current_dir(here))?;
     let root = here.join("../..");
-    run(Command::new("cargo")
+    run_checked(Command::new("cargo")
         .args(["build", "--release", "--quiet"])
         .current_dir(&root))?;
     let peers = here.join("peers");
-    run(Command::new("npm")
+    run_checked(Command::new("npm")
         .args([
             "install",
             "--no-audit",
@@ -98,11 +96,11 @@ pub fn all(here: &Path) -> Result<Vec<Target>> {
         ])
         .current_dir(&peers))?;
     if !peers.join("venv/bin/python").exists() {
-        run(Command::new("python3")
+        run_checked(Command::new("python3")
             .args(["-m", "venv", "venv"])
             .current_dir(&peers))?;
     }
-    run(Command::new(peers.join("venv/bin/pip"))
+    run_checked(Command::new(peers.join("venv/bin/pip"))
         .args([
             "install",
             "--quiet",
@@ -113,10 +111,10 @@ pub fn all(here: &Path) -> Result<Vec<Target>> {
         .current_dir(&peers))?;
 
     let mut targets = Vec::new();
-    let mut add = |name: &str, maker, way: Way, program: PathBuf, arguments: &[&str]| {
+    let mut add = |name: &str, maker, way: TargetProtocol, program: PathBuf, arguments: &[&str]| {
         let whole = name == "rung itself";
         targets.push(Target {
-            whole,
+            is_full_binary: whole,
             ..Target::new(name, maker, way, program, arguments)
         });
     };
@@ -130,81 +128,81 @@ pub fn all(here: &Path) -> Result<Vec<Target>> {
     );
     let rung = root.join("target/release/rung");
     for (name, maker, binary) in [
-        ("rung", Maker::Rung, "rung-echo"),
-        ("rmcp 3.8.0", Maker::Rmcp, "rmcp-echo"),
+        ("rung", Implementation::Rung, "rung-echo"),
+        ("rmcp 3.8.0", Implementation::Rmcp, "rmcp-echo"),
     ] {
         let binary = own.join(binary);
-        add(name, maker, Way::Stdio, binary.clone(), &[]);
-        add(name, maker, Way::Modern, binary.clone(), &["PORT"]);
+        add(name, maker, TargetProtocol::Stdio, binary.clone(), &[]);
+        add(name, maker, TargetProtocol::Modern, binary.clone(), &["PORT"]);
         add(
             name,
             maker,
-            Way::Stateless,
+            TargetProtocol::Stateless,
             binary.clone(),
             &["PORT", "stateless"],
         );
-        add(name, maker, Way::Session, binary, &["PORT"]);
+        add(name, maker, TargetProtocol::Session, binary, &["PORT"]);
     }
     add(
         "TypeScript SDK 1.32.2",
-        Maker::TypeScript,
-        Way::Stdio,
+        Implementation::TypeScript,
+        TargetProtocol::Stdio,
         node.clone(),
         &[&v1],
     );
     add(
         "TypeScript SDK 1.32.2",
-        Maker::TypeScript,
-        Way::Session,
+        Implementation::TypeScript,
+        TargetProtocol::Session,
         node.clone(),
         &[&v1, "PORT"],
     );
     add(
         "TypeScript SDK 2.4.0",
-        Maker::TypeScript,
-        Way::Stdio,
+        Implementation::TypeScript,
+        TargetProtocol::Stdio,
         node.clone(),
         &[&v2],
     );
     add(
         "TypeScript SDK 2.4.0",
-        Maker::TypeScript,
-        Way::Modern,
+        Implementation::TypeScript,
+        TargetProtocol::Modern,
         node,
         &[&v2, "PORT"],
     );
     add(
         "Python SDK 2.3.0",
-        Maker::Python,
-        Way::Stdio,
+        Implementation::Python,
+        TargetProtocol::Stdio,
         python.clone(),
         &[&py],
     );
     add(
         "Python SDK 2.3.0",
-        Maker::Python,
-        Way::Modern,
+        Implementation::Python,
+        TargetProtocol::Modern,
         python.clone(),
         &[&py, "PORT"],
     );
     add(
         "Python SDK 2.3.0",
-        Maker::Python,
-        Way::Stateless,
+        Implementation::Python,
+        TargetProtocol::Stateless,
         python,
         &[&py, "PORT", "stateless"],
     );
     add(
         "rung itself",
-        Maker::Rung,
-        Way::Stdio,
+        Implementation::Rung,
+        TargetProtocol::Stdio,
         rung.clone(),
         &["mcp"],
     );
     add(
         "rung itself",
-        Maker::Rung,
-        Way::Modern,
+        Implementation::Rung,
+        TargetProtocol::Modern,
         rung,
         &["serve", "--listen", "127.0.0.1:PORT"],
     );
@@ -212,7 +210,7 @@ pub fn all(here: &Path) -> Result<Vec<Target>> {
 }
 
 /// Runs a command that must succeed.
-pub fn run(command: &mut Command) -> Result<()> {
+pub fn run_checked(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("{command:?}"))?;
     ensure!(status.success(), "{command:?} ended with {status}");
     Ok(())

@@ -1,11 +1,11 @@
-//! The same records every time: messages, orders, contacts, long notes.
+//! Generated records, the same in every run: messages, orders, contacts, long notes.
 
 use serde_json::{Value, json};
 
-/// A source of numbers that look random and are always the same.
-pub struct Dice(u64);
+/// A seeded pseudo-random number generator (xorshift).
+pub struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -21,14 +21,14 @@ impl Dice {
         self.next() % most
     }
 
-    /// A word: few of them often, most of them seldom.
-    fn word(&mut self, words: &[String]) -> usize {
+    /// Returns the index of a word; low indexes are far more frequent.
+    fn word_index(&mut self, words: &[String]) -> usize {
         let place = (self.below(1 << 30) as f64 / f64::from(1 << 30)).powi(3);
         (place * words.len() as f64) as usize
     }
 }
 
-/// What records are made of.
+/// Generates the records.
 pub struct Corpus {
     words: Vec<String>,
     pub scale: u64,
@@ -38,7 +38,7 @@ pub const STREAMS: [(&str, u64); 4] = [("messages", 60_000), ("orders", 40_000),
 
 impl Corpus {
     pub fn new(scale: u64) -> Self {
-        let mut dice = Dice::new(7);
+        let mut dice = SeededRng::new(7);
         let parts = ["ba", "co", "di", "fu", "ge", "ha", "ki", "lo", "mu", "ne", "po", "ra", "si", "tu", "ve", "wo", "xi", "ya", "zu", "el", "an", "or"];
         let mut words: Vec<String> = Vec::new();
         for _ in 0..30_000 {
@@ -48,28 +48,28 @@ impl Corpus {
         Self { words, scale }
     }
 
-    /// How many records a stream has.
+    /// Returns the number of records of a stream.
     pub fn count(&self, stream: &str) -> u64 {
         let (_, count) = STREAMS.iter().find(|(name, _)| *name == stream).unwrap();
-        // More of what there is much of; long notes stay as many.
+        // Only the large streams grow with the scale.
         if stream == "notes" || stream == "contacts" { *count } else { count * self.scale }
     }
 
-    fn text(&self, dice: &mut Dice, words: u64) -> String {
+    fn text(&self, dice: &mut SeededRng, words: u64) -> String {
         let mut text = String::new();
         for _ in 0..words {
-            text.push_str(&self.words[dice.word(&self.words)]);
+            text.push_str(&self.words[dice.word_index(&self.words)]);
             text.push(if dice.below(12) == 0 { '.' } else { ' ' });
         }
         text
     }
 
-    /// A record of a stream: its key, and its data.
+    /// Returns the key and the data of the n-th record of a stream.
     pub fn record(&self, stream: &str, n: u64) -> (String, Value) {
-        let mut dice = Dice::new(n * 31 + stream.len() as u64);
-        // Five years of them, about in the order in which they happened.
+        let mut dice = SeededRng::new(n * 31 + stream.len() as u64);
+        // Spread over five years, roughly in chronological order.
         let at = 1_600_000_000 + n * (157_000_000 / self.count(stream)) + dice.below(300_000);
-        let at = time(at);
+        let at = format_timestamp(at);
         match stream {
             "messages" => {
                 let id = format!("m-{n:07}");
@@ -105,8 +105,8 @@ impl Corpus {
     }
 }
 
-/// Seconds since 1970 as a moment.
-fn time(seconds: u64) -> String {
+/// Formats seconds since 1970 as RFC 3339.
+fn format_timestamp(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let shifted = days as i64 + 719_468;
     let era = shifted.div_euclid(146_097);

@@ -1,22 +1,22 @@
-//! How costs grow, drawn.
+//! Draws how the costs grow with the number of records.
 
 pub struct Figure {
     pub name: String,
     /// In hundreds of thousands of records.
     pub scale: u64,
-    pub ours: f64,
-    pub plain: f64,
-    pub bar: f64,
+    pub rung_us: f64,
+    pub baseline_us: f64,
+    pub bar_us: f64,
 }
 
 impl Figure {
-    pub fn new(name: &str, scale: u64, ours: f64, plain: f64, bar: f64) -> Self {
+    pub fn new(name: &str, scale: u64, rung_us: f64, baseline_us: f64, bar_us: f64) -> Self {
         Self {
             name: name.to_owned(),
             scale,
-            ours,
-            plain,
-            bar,
+            rung_us,
+            baseline_us,
+            bar_us,
         }
     }
 }
@@ -24,7 +24,7 @@ impl Figure {
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 190.0;
 
-/// One small plot for each question: ours, plain SQL, and the bar, on scales where ten times as much is one step.
+/// Draws one log-log plot per query: Rung, plain SQL, and the bar.
 pub fn draw(figures: &[Figure]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for figure in figures {
@@ -59,9 +59,9 @@ pub fn draw(figures: &[Figure]) -> String {
                 }
             }
         };
-        line(&|figure| figure.bar, "#c00");
-        line(&|figure| figure.plain, "#999");
-        line(&|figure| figure.ours, "#0a58ca");
+        line(&|figure| figure.bar_us, "#c00");
+        line(&|figure| figure.baseline_us, "#999");
+        line(&|figure| figure.rung_us, "#0a58ca");
         for figure in &of {
             svg.push_str(&format!("<text x='{}' y='{}' text-anchor='middle' fill='#666'>{}00k</text>\n", x(figure.scale), top + h + 14.0, figure.scale));
         }

@@ -1,8 +1,8 @@
-//! What personal data costs to take in and to read, at two sizes, beside plain SQL doing the same work.
+//! Measures ingesting and reading personal data at several sizes, next to plain SQL that does the same work.
 
 mod corpus;
 mod figures;
-mod plain;
+mod plain_sqlite;
 mod server;
 
 use std::path::{Path, PathBuf};
@@ -13,43 +13,43 @@ use anyhow::{Result, ensure};
 use clap::Parser;
 use corpus::{Corpus, STREAMS};
 use figures::Figure;
-use plain::Plain;
+use plain_sqlite::PlainSqlite;
 use serde_json::Value;
-use server::Server;
+use server::RungServer;
 
-/// What personal data costs.
+/// Measure ingesting and reading personal data.
 #[derive(Parser)]
-struct Cli {
-    /// Sizes, in hundreds of thousands of records.
+struct BenchArgs {
+    /// Scale factors; 1 is about 100,000 records.
     #[arg(long, value_delimiter = ',', default_value = "1,10")]
     scales: Vec<u64>,
-    /// The database to use in place of SQLite.
+    /// PostgreSQL connection string, to use instead of SQLite.
     #[arg(long)]
     postgres: Option<String>,
-    /// Where to draw how costs grow.
+    /// File for the plots.
     #[arg(long, default_value = "figures.svg")]
     svg: PathBuf,
-    /// A binary that is built already.
+    /// Existing `rung` binary, instead of building one.
     #[arg(long)]
     binary: Option<PathBuf>,
 }
 
-/// A question: its name, its bar, how it is asked of us and of plain SQL.
-struct Question {
+/// A query as an HTTP path for Rung and as plain SQL.
+struct BenchRequest {
     name: &'static str,
     bar_us: f64,
     path: String,
     sql: String,
-    times: u32,
+    repetitions: u32,
 }
 
-fn questions() -> Vec<Question> {
-    let ask = |name, bar_us, path: &str, sql: &str, times| Question {
+fn bench_requests() -> Vec<BenchRequest> {
+    let ask = |name, bar_us, path: &str, sql: &str, times| BenchRequest {
         name,
         bar_us,
         path: path.replace("C!", "connector_id=bench"),
         sql: sql.to_owned(),
-        times,
+        repetitions: times,
     };
     vec![
         ask("list 25", 1_000.0, "/v1/streams/messages/records?C!&limit=25", "SELECT id, data FROM messages ORDER BY at DESC, id DESC LIMIT 26", 200),
@@ -64,7 +64,7 @@ fn questions() -> Vec<Question> {
 }
 
 fn main() -> Result<()> {
-    let cli = Cli::parse();
+    let cli = BenchArgs::parse();
     let binary = match &cli.binary {
         Some(binary) => binary.clone(),
         None => {
@@ -80,7 +80,7 @@ fn main() -> Result<()> {
     for name in figures.iter().map(|figure| figure.name.clone()).collect::<std::collections::BTreeSet<_>>() {
         let of: Vec<&Figure> = figures.iter().filter(|figure| figure.name == name).collect();
         if let [small, .., large] = of.as_slice() {
-            println!("{name}: {:.2} of the cost at {}00k for {}00k", large.ours / small.ours, small.scale, large.scale);
+            println!("{name}: {:.2} of the cost at {}00k for {}00k", large.rung_us / small.rung_us, small.scale, large.scale);
         }
     }
     std::fs::write(&cli.svg, figures::draw(&figures))?;
@@ -88,14 +88,14 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn measure(cli: &Cli, binary: &Path, scale: u64, figures: &mut Vec<Figure>) -> Result<()> {
+fn measure(cli: &BenchArgs, binary: &Path, scale: u64, figures: &mut Vec<Figure>) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let corpus = Corpus::new(scale);
     let total: u64 = STREAMS.iter().map(|(stream, _)| corpus.count(stream)).sum();
     println!("\n{total} records on {}", if cli.postgres.is_some() { "PostgreSQL" } else { "SQLite" });
     let home = dir.path().join("home");
-    let mut server = Server::start(binary, &home, cli.postgres.as_deref())?;
-    server.ask("POST", "/connectors", corpus::manifest().to_string().as_bytes())?;
+    let mut server = RungServer::start(binary, &home, cli.postgres.as_deref())?;
+    server.request("POST", "/connectors", corpus::manifest().to_string().as_bytes())?;
     let (mut taken, mut lines) = (0.0, 0u64);
     let cpu = server.cpu_us();
     for (stream, _) in STREAMS {
@@ -107,9 +107,9 @@ fn measure(cli: &Cli, binary: &Path, scale: u64, figures: &mut Vec<Figure>) -> R
             body.push(b'\n');
             lines += 1;
             if body.len() > 30_000_000 || n + 1 == count {
-                // Making the records is not taking them in.
+                // Generating the records is not timed.
                 let began = Instant::now();
-                let done = server.ask("POST", &format!("/v1/ingest/{stream}?connector_id=bench"), &body)?;
+                let done = server.request("POST", &format!("/v1/ingest/{stream}?connector_id=bench"), &body)?;
                 taken += began.elapsed().as_secs_f64();
                 ensure!(done["records_rejected"] == 0, "{done}");
                 body.clear();
@@ -118,34 +118,34 @@ fn measure(cli: &Cli, binary: &Path, scale: u64, figures: &mut Vec<Figure>) -> R
     }
     let cpu = (server.cpu_us() - cpu) / lines as f64;
     let rate = lines as f64 / taken;
-    let mut plain = Plain::open(&dir.path().join("plain.sqlite"))?;
+    let mut plain = PlainSqlite::open(&dir.path().join("plain.sqlite"))?;
     let began = Instant::now();
-    plain.fill(&corpus)?;
+    plain.insert_corpus(&corpus)?;
     let made = began.elapsed().as_secs_f64();
     println!("{:<16} {rate:>10.0}/s {cpu:>9.1} us CPU each; plain SQLite with FTS5, and making the records: {:.0}/s", "ingest", lines as f64 / made);
     figures.push(Figure::new("ingest, us each", scale, 1e6 / rate, 1e6 * made / lines as f64, f64::NAN));
     drop(server);
-    let mut server = Server::start(binary, &home, cli.postgres.as_deref())?;
+    let mut server = RungServer::start(binary, &home, cli.postgres.as_deref())?;
     println!("{:<16} {:>10.1} ms to the first answer on the loaded store", "start", server.start_ms);
     println!("{:<16} {:>12} {:>12} {:>12} {:>8} {:>10}", "", "CPU us", "wall us", "plain us", "ratio", "bar us");
-    for question in questions() {
+    for question in bench_requests() {
         let first = server.get(&question.path)?;
-        sound(&question, &first, &corpus)?;
+        check_response(&question, &first, &corpus)?;
         for _ in 0..3 {
             server.get(&question.path)?;
         }
         let (cpu, began) = (server.cpu_us(), Instant::now());
-        for _ in 0..question.times {
+        for _ in 0..question.repetitions {
             server.get(&question.path)?;
         }
-        let wall = began.elapsed().as_secs_f64() * 1e6 / f64::from(question.times);
-        let cpu = (server.cpu_us() - cpu) / f64::from(question.times);
-        plain.run(&question.sql)?;
+        let wall = began.elapsed().as_secs_f64() * 1e6 / f64::from(question.repetitions);
+        let cpu = (server.cpu_us() - cpu) / f64::from(question.repetitions);
+        plain.run_query(&question.sql)?;
         let began = Instant::now();
-        for _ in 0..question.times {
-            plain.run(&question.sql)?;
+        for _ in 0..question.repetitions {
+            plain.run_query(&question.sql)?;
         }
-        let beside = began.elapsed().as_secs_f64() * 1e6 / f64::from(question.times);
+        let beside = began.elapsed().as_secs_f64() * 1e6 / f64::from(question.repetitions);
         println!("{:<16} {cpu:>12.1} {wall:>12.1} {beside:>12.1} {:>8.2} {:>10}", question.name, cpu / beside, question.bar_us);
         figures.push(Figure::new(question.name, scale, cpu, beside, question.bar_us));
     }
@@ -153,8 +153,8 @@ fn measure(cli: &Cli, binary: &Path, scale: u64, figures: &mut Vec<Figure>) -> R
     Ok(())
 }
 
-/// An answer that is none must not count as a quick one.
-fn sound(question: &Question, answer: &Value, corpus: &Corpus) -> Result<()> {
+/// Returns an error if the response is not the expected one, so that a failure is not counted as fast.
+fn check_response(question: &BenchRequest, answer: &Value, corpus: &Corpus) -> Result<()> {
     let rows = || answer["data"].as_array().map_or(0, Vec::len);
     let fine = match question.name {
         "list 25" | "filtered list" => rows() == 25,

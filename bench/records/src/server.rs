@@ -1,4 +1,4 @@
-//! The real binary, asked over one connection that stays open.
+//! Runs the `rung` binary and sends requests over one keep-alive connection.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-pub struct Server {
+pub struct RungServer {
     child: Child,
     port: u16,
     token: String,
@@ -18,7 +18,7 @@ pub struct Server {
     pub start_ms: f64,
 }
 
-impl Server {
+impl RungServer {
     pub fn start(binary: &Path, home: &Path, postgres: Option<&str>) -> Result<Self> {
         let command = || {
             let mut command = Command::new(binary);
@@ -54,7 +54,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Processor time of the server so far, in microseconds.
+    /// CPU time of all live server threads so far, in microseconds.
     pub fn cpu_us(&self) -> f64 {
         let mut all = 0;
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).into_iter().flatten().flatten();
@@ -73,10 +73,10 @@ impl Server {
     }
 
     pub fn get(&mut self, path: &str) -> Result<Value> {
-        self.ask("GET", path, &[])
+        self.request("GET", path, &[])
     }
 
-    pub fn ask(&mut self, method: &str, path: &str, body: &[u8]) -> Result<Value> {
+    pub fn request(&mut self, method: &str, path: &str, body: &[u8]) -> Result<Value> {
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
             self.port,
@@ -110,7 +110,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for RungServer {
     fn drop(&mut self) {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let _ = self.child.wait();

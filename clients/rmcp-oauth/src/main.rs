@@ -1,5 +1,5 @@
-//! The official Rust SDK asks for access: `rung-rmcp-oauth http://127.0.0.1:7663/mcp` prints where the owner decides, reads where
-//! the owner was sent, and calls a tool with what it got, before and after refreshing it.
+//! OAuth client on the official Rust SDK: `rung-rmcp-oauth http://127.0.0.1:7663/mcp` prints the authorization URL, reads the
+//! redirect URL from stdin, exchanges the code, refreshes the token, and calls a tool.
 
 use anyhow::{Context as _, ensure};
 use rmcp::ServiceExt as _;

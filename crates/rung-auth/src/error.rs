@@ -1,28 +1,28 @@
-//! Why somebody is not let in, or not let do something.
+//! Authentication and permission errors.
 
 use rung_fault::{Code, Coded};
 
 /// [`std::result::Result`] with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a permit was refused.
+/// The reason why a permit was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No record has this token's hash. A malformed token is told the same.
+    /// No record has this token's hash. A malformed token gives the same error.
     #[error("the token is not valid")]
     TokenUnknown,
-    /// A record has it, and its time is over.
+    /// The token is on record, but has expired.
     #[error("the token has expired")]
     TokenExpired,
-    /// The permit reads and the call writes.
-    #[error("this permit only reads")]
+    /// The call writes, but the permit only reads.
+    #[error("the permit is read-only")]
     ReadOnly,
-    /// A name for a caller or grant that cannot be one.
+    /// A name of a caller or grant that is not valid.
     #[error("a name has 1 to 128 characters and no control characters")]
     NameInvalid,
     /// The system gave no randomness.
-    #[error("the system has no randomness to give")]
+    #[error("the system's random number generator failed")]
     NoRandomness,
 }
 

@@ -1,11 +1,12 @@
-//! Who may come through the door, and what must never be seen there.
+//! Authentication, permits, and secrets.
 //!
-//! Owns: [`Permit`], which every service asks for and only this crate makes; [`Scope`], which says what it names;
-//! [`Secret`], which does not print; [`Token`]s and the hashes that are kept of them. Refuses to know: tools, and where records or
+//! Owns: [`Permit`], which every service requires and only this crate creates; [`Scope`], which lists what a grant names;
+//! [`Secret`], which does not print; [`Token`]s and their stored hashes. Refuses to know: tools, and where records or
 //! tokens are stored.
 //!
-//! The law it keeps: no `Permit` without evidence. There are two kinds of it: the process runs as the
-//! local user ([`Permit::local_user`]), or a caller showed a token whose hash is on record ([`admit`]).
+//! The law it keeps: a caller has a `Permit` only with evidence: the process runs as the
+//! local user ([`Permit::local_user`]), or the caller sent a token whose hash is on record ([`admit`]).
+//! [`Permit::anonymous`] needs no evidence and only reads.
 
 mod error;
 mod password;
@@ -16,7 +17,7 @@ mod token;
 
 pub use error::{Error, Result};
 pub use password::Password;
-pub use permit::{Access, Caller, GIVEN, GrantId, Permit, TOKEN_GRANT};
-pub use scope::{OfDatabase, OfServer, Pattern, Scope};
+pub use permit::{Access, Caller, GrantId, Permit, SHARED_TOKEN_GRANT, TOKEN_GRANT};
+pub use scope::{DatabaseGrant, Pattern, Scope, ServerGrant};
 pub use secret::Secret;
 pub use token::{Token, TokenHash, TokenRecord, admit};

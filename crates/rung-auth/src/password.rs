@@ -1,33 +1,33 @@
-//! Passwords: kept as a hash that is slow to make.
+//! Passwords, stored as a slow hash (Argon2id).
 
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use argon2::{Argon2, PasswordHash};
 
 use crate::{Error, Result};
 
-/// What is kept of a password.
+/// The stored hash of a password.
 #[derive(Debug, Clone)]
 pub struct Password(String);
 
 impl Password {
-    /// What is to be kept of this one.
+    /// Hashes a password.
     pub fn hash(password: &str) -> Result<Self> {
         let hash = Argon2::default().hash_password(password.as_bytes());
         let hash = hash.map_err(|_| Error::NoRandomness)?;
         Ok(Self(hash.to_string()))
     }
 
-    /// What was kept.
-    pub const fn stored(hash: String) -> Self {
+    /// Creates a password from its stored hash.
+    pub const fn from_hash(hash: String) -> Self {
         Self(hash)
     }
 
-    /// To be kept.
+    /// Returns the hash to store.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is this password. Takes as long for a wrong one.
+    /// Returns true if the password is right. Takes as long for a wrong one.
     pub fn verify(&self, password: &str) -> bool {
         let Ok(hash) = PasswordHash::new(&self.0) else {
             return false;
@@ -51,6 +51,6 @@ mod tests {
         assert!(!one.as_str().contains("horse"));
         assert!(one.verify("correct horse") && other.verify("correct horse"));
         assert!(!one.verify("correct horse "));
-        assert!(!Password::stored("nonsense".to_owned()).verify("nonsense"));
+        assert!(!Password::from_hash("nonsense".to_owned()).verify("nonsense"));
     }
 }

@@ -1,4 +1,4 @@
-//! The proof that somebody may read or write under a grant.
+//! The proof that a caller may read or write under a grant.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,13 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, Scope, TokenRecord};
 
-/// What a permit allows.
+/// The access that a permit allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
-    /// To read.
     Read,
-    /// To read and to write.
     Write,
 }
 
@@ -25,7 +23,6 @@ macro_rules! name {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -59,23 +56,23 @@ macro_rules! name {
 }
 
 name! {
-    /// Who is calling.
+    /// The name of a caller.
     Caller
 }
 name! {
-    /// The grant under which they call.
+    /// The grant of a call.
     GrantId
 }
 
-/// What the grants of bearer tokens begin with. Grants of personal data that such a token reaches name it as their package.
+/// The prefix of the grants of bearer tokens. Grants of personal data that such a token reaches name it as their package.
 pub const TOKEN_GRANT: &str = "token:";
 
-/// The grant of the one token that everybody is given: it says that they may come, and not who they are.
-pub const GIVEN: &str = "token:given";
+/// The grant of the one token that all clients share: it admits a client, but does not identify it.
+pub const SHARED_TOKEN_GRANT: &str = "token:given";
 
 /// The proof that a caller was admitted: who, under which grant, to read or to write.
 ///
-/// Services take `&Permit`, so what has none cannot reach them. It cannot be made elsewhere:
+/// Services take `&Permit`, so code without one cannot call them. A permit cannot be made elsewhere:
 ///
 /// ```compile_fail,E0451
 /// use rung_auth::{Access, Caller, GrantId, Permit};
@@ -101,7 +98,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The permit of whoever runs this process: they can read its files anyway.
+    /// Returns the permit of the local user, who can read the data files anyway.
     pub fn local_user(access: Access) -> Self {
         Self {
             caller: Caller("local".into()),
@@ -111,7 +108,7 @@ impl Permit {
         }
     }
 
-    /// The permit of whoever comes through an open door: it only reads.
+    /// Returns the permit of an unauthenticated client: it only reads.
     pub fn anonymous() -> Self {
         Self {
             caller: Caller("anonymous".into()),
@@ -121,8 +118,8 @@ impl Permit {
         }
     }
 
-    /// For [`crate::admit`] alone, which has seen the evidence.
-    pub(crate) fn of(record: &TokenRecord) -> Self {
+    /// Creates the permit of a token. Only [`crate::admit`] calls this, after it has checked the token.
+    pub(crate) fn from_record(record: &TokenRecord) -> Self {
         Self {
             caller: record.caller.clone(),
             grant: record.grant.clone(),
@@ -131,49 +128,46 @@ impl Permit {
         }
     }
 
-    /// Whether it is that of whoever runs this process.
+    /// Returns true if the permit is the local user's.
     pub fn is_local(&self) -> bool {
         self.grant.as_str() == "local"
     }
 
-    /// Whether nobody was asked who they are.
+    /// Returns true if the client is not authenticated.
     pub fn is_anonymous(&self) -> bool {
         self.grant.as_str() == "anonymous"
     }
 
-    /// Whether several may have it who are not one: then nothing but their conversations tells them apart.
-    pub fn is_nameless(&self) -> bool {
-        self.is_local() || self.is_anonymous() || self.grant.as_str() == GIVEN
+    /// Returns true if several clients may share the permit: only their conversations distinguish them.
+    pub fn is_shared(&self) -> bool {
+        self.is_local() || self.is_anonymous() || self.grant.as_str() == SHARED_TOKEN_GRANT
     }
 
-    /// Who.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// Under which grant.
     pub fn grant(&self) -> &GrantId {
         &self.grant
     }
 
-    /// To do what.
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// What the grant names, where it was given for something by name.
+    /// Returns the databases and servers that the grant names; `None` if it is not limited to any.
     pub fn scope(&self) -> Option<&Scope> {
         self.scope.as_deref()
     }
 
-    /// The same permit, weakened to `access` if it allows more.
+    /// Reduces the permit to `access` if it allows more.
     #[must_use]
     pub fn at_most(mut self, access: Access) -> Self {
         self.access = self.access.min(access);
         self
     }
 
-    /// Refuses where the permit only reads.
+    /// Fails if the permit only reads.
     pub fn require_write(&self) -> Result<()> {
         match self.access {
             Access::Write => Ok(()),

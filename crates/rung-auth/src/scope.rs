@@ -1,46 +1,46 @@
-//! What a grant names of everything that is behind the door.
+//! The databases and servers that a grant names.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Access;
 
-/// What a token reaches beside personal data, which is granted by its owner and kept with it.
+/// The databases and servers that a token reaches. Personal data is granted separately by its owner, and stored with it.
 ///
-/// What it does not name is not there for its bearer.
+/// For the bearer, everything that is not named does not exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scope {
-    /// Databases, and what of them.
+    /// Databases, each with its mode and attributes.
     #[serde(default)]
-    pub databases: Vec<OfDatabase>,
-    /// Other servers, and what of them.
+    pub databases: Vec<DatabaseGrant>,
+    /// Downstream servers, each with its tools.
     #[serde(default)]
-    pub servers: Vec<OfServer>,
-    /// Bytes of a reply, where fewer are sent than to others.
+    pub servers: Vec<ServerGrant>,
+    /// Bytes of a reply, at most, if fewer than the default.
     pub max_reply_bytes: Option<usize>,
 }
 
-/// What of a database.
+/// The part of a database that a grant names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfDatabase {
-    /// Its name in the settings.
+pub struct DatabaseGrant {
+    /// The name in the settings.
     pub name: String,
-    /// Whether it may be changed, where it can be.
+    /// The access that the grant gives, if the database itself allows it.
     #[serde(default = "reading")]
     pub mode: Access,
-    /// The attributes that are seen, as patterns; all where there are none.
+    /// Patterns of the visible attributes; all if there are none.
     #[serde(default)]
     pub attributes: Vec<Pattern>,
 }
 
-/// What of another server.
+/// The part of a downstream server that a grant names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfServer {
-    /// Its name in the settings.
+pub struct ServerGrant {
+    /// The name in the settings.
     pub name: String,
-    /// Its tools, as patterns; all where there are none.
+    /// Patterns of the visible tools; all if there are none.
     #[serde(default)]
     pub tools: Vec<Pattern>,
 }
@@ -50,13 +50,13 @@ const fn reading() -> Access {
 }
 
 impl Scope {
-    /// Whether it names nothing.
+    /// Returns true if the scope names no database and no server.
     pub fn is_empty(&self) -> bool {
         self.databases.is_empty() && self.servers.is_empty()
     }
 }
 
-/// A name, in which `*` stands for anything.
+/// A pattern for names, in which `*` matches any text.
 ///
 /// ```
 /// use rung_auth::Pattern;
@@ -68,17 +68,15 @@ impl Scope {
 pub struct Pattern(String);
 
 impl Pattern {
-    /// A pattern as it is written.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// As it is written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether a name is of this form.
+    /// Returns true if the pattern matches a name.
     pub fn fits(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');
         let first = parts.next().unwrap_or_default();
@@ -88,7 +86,7 @@ impl Pattern {
         let Some(last) = parts.next_back() else {
             return rest.is_empty();
         };
-        // The earliest place for each part leaves the most for what follows.
+        // The earliest match of each part leaves the most text for the next ones.
         for part in parts {
             match rest.find(part) {
                 Some(at) => rest = &rest[at + part.len()..],
@@ -105,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// By trying every length for every star.
+    /// Tries every length for every star.
     fn naive(pattern: &[char], name: &[char]) -> bool {
         match (pattern, name) {
             ([], []) => true,

@@ -7,7 +7,7 @@ use zeroize::Zeroize;
 
 /// A secret. The lazy thing to do with it is the safe thing.
 ///
-/// It has no `Display` and no `Serialize`, and its `Debug` says nothing:
+/// There is no `Display` and no `Serialize`, and `Debug` prints no value:
 ///
 /// ```
 /// use rung_auth::Secret;
@@ -29,12 +29,12 @@ use zeroize::Zeroize;
 pub struct Secret<T: Zeroize>(T);
 
 impl<T: Zeroize> Secret<T> {
-    /// Hides a value.
+    /// Wraps a value.
     pub const fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// Shows it. Every call of this is a place to review.
+    /// Returns the value. Review every call of this.
     pub const fn expose(&self) -> &T {
         &self.0
     }

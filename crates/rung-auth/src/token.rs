@@ -1,4 +1,4 @@
-//! Bearer tokens: shown once, kept as a hash, compared in constant time.
+//! Bearer tokens: shown once, stored as a hash, compared in constant time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const PREFIX: &str = "rung_";
 pub struct Token(Secret<String>);
 
 impl Token {
-    /// A new one.
+    /// Generates a random token.
     pub fn generate() -> Result<Self> {
         let mut bits = [0; 32];
         getrandom::fill(&mut bits).map_err(|_| Error::NoRandomness)?;
@@ -25,17 +25,17 @@ impl Token {
         Ok(Self(Secret::new(text)))
     }
 
-    /// What a caller showed us. Whether it is a token of ours is for [`admit`] to say.
-    pub const fn shown(text: String) -> Self {
+    /// Creates a token from the text that a caller sent. [`admit`] decides if it is valid.
+    pub const fn from_text(text: String) -> Self {
         Self(Secret::new(text))
     }
 
-    /// The text, to be shown once to whoever will carry it.
+    /// Returns the text, to be shown once to the bearer.
     pub const fn expose(&self) -> &String {
         self.0.expose()
     }
 
-    /// What is kept of it. The bits are random, so a fast hash is enough.
+    /// Returns the hash to store. The bits are random, so a fast hash is enough.
     pub fn hash(&self) -> TokenHash {
         TokenHash(Sha256::digest(self.expose().as_bytes()).into())
     }
@@ -75,25 +75,22 @@ impl<'de> Deserialize<'de> for TokenHash {
     }
 }
 
-/// What is on record about a token: enough to admit its bearer, not enough to be one.
+/// The record of a token: enough to admit its bearer, not enough to forge the token.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TokenRecord {
-    /// The token's hash.
     pub hash: TokenHash,
-    /// Who carries it.
+    /// The bearer.
     pub caller: Caller,
-    /// What they may reach.
     pub grant: GrantId,
-    /// Whether they may write.
     pub access: Access,
-    /// When it ends, in milliseconds since 1970.
+    /// The expiry, in milliseconds since 1970.
     pub expires_ms: Option<u64>,
-    /// What it was given for, where that was said.
+    /// The databases and servers that the token is limited to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Arc<Scope>>,
 }
 
-/// Admits the bearer of `shown` if one of `records` is of that token.
+/// Admits the bearer of `shown` if one of `records` has its hash.
 ///
 /// Every record is compared, so the time taken does not tell which one matched.
 pub fn admit<'r>(
@@ -112,7 +109,7 @@ pub fn admit<'r>(
     if record.expires_ms.is_some_and(|end| end <= now_ms) {
         return Err(Error::TokenExpired);
     }
-    Ok(Permit::of(record))
+    Ok(Permit::from_record(record))
 }
 
 #[cfg(test)]
@@ -139,7 +136,7 @@ mod tests {
             .chain([&token])
             .map(|t| record(t, None))
             .collect();
-        let permit = admit(&Token::shown(token.expose().clone()), &records, 0).unwrap();
+        let permit = admit(&Token::from_text(token.expose().clone()), &records, 0).unwrap();
         assert_eq!(permit.caller().as_str(), "laptop");
         assert_eq!(permit.access(), Access::Read);
     }
@@ -151,7 +148,7 @@ mod tests {
         assert!(admit(&token, &records, 999).is_ok());
         assert_eq!(admit(&token, &records, 1_000), Err(Error::TokenExpired));
         for shown in ["", "rung_", "\u{1F980}", &token.expose()[1..]] {
-            let shown = Token::shown(shown.to_owned());
+            let shown = Token::from_text(shown.to_owned());
             assert_eq!(admit(&shown, &records, 0), Err(Error::TokenUnknown));
         }
     }

@@ -1,4 +1,4 @@
-//! How a schema is changed: as far as the data allows, and with what moves between indexes.
+//! Schema changes: which ones the stored data allows, and how they move values between search indexes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,39 +6,46 @@ use std::sync::Arc;
 use rung_edn::{Name, Value};
 
 use crate::coerce::coerce;
-use crate::datom::{Entity, eav_key, in_key};
-use crate::db::{Db, Moment, store_schema};
-use crate::embedding::{Prepared, Texts};
-use crate::likeness::{Changes, Domains};
-use crate::schema::{Attribute, Changed, Schema};
+use crate::datom::{Entity, eav_key, to_key_bytes};
+use crate::db::{Db, Snapshot, store_schema};
+use crate::embedding::{PreparedVectors, Texts};
+use crate::schema::{Attribute, AttributeChange, Schema};
+use crate::search_indexes::{IndexChanges, IndexDomains};
 use crate::{Error, Result};
 
 impl Db {
-    /// Takes in a schema, beside what there is.
+    /// Adds a schema to the existing one.
     pub fn update_schema(&self, given: &Value) -> Result<Arc<Schema>> {
         self.alter(|schema| schema.apply(given))
     }
 
-    /// Gives an attribute another name.
+    /// Renames an attribute.
     pub fn rename_attribute(&self, from: &Name, to: &Name) -> Result<()> {
         self.alter(|schema| Ok(vec![schema.rename(from, to.clone())?]))?;
         Ok(())
     }
 
-    /// Makes a change that tells which attributes it concerns.
-    fn alter(&self, change: impl Fn(&mut Schema) -> Result<Vec<Changed>>) -> Result<Arc<Schema>> {
-        // Vectors of texts, which are made while nothing is held.
-        let mut prepared = Prepared::default();
+    /// Changes the schema by `change`, which returns the attributes that it changed.
+    fn alter(
+        &self,
+        change: impl Fn(&mut Schema) -> Result<Vec<AttributeChange>>,
+    ) -> Result<Arc<Schema>> {
+        // Vectors of texts are computed outside of any transaction.
+        let mut prepared = PreparedVectors::default();
         loop {
-            // What no index can be made for is refused before it is kept; and they are there before the facts that go into them.
+            // The indexes are opened before the facts are added to them. A schema whose indexes cannot be opened is not stored.
             let mut wanted = self.read(|moment| Ok((*moment.schema).clone()))?;
             let changed = change(&mut wanted)?.into_iter();
             let gained = changed.flat_map(|(known, attribute)| {
-                let old = known.map(|known| Domains::of(&known)).unwrap_or_default();
-                Domains::of(&attribute).beyond(&old).embeddings
+                let old = known
+                    .map(|known| IndexDomains::from_attribute(&known))
+                    .unwrap_or_default();
+                IndexDomains::from_attribute(&attribute)
+                    .difference(&old)
+                    .embeddings
             });
             let (_, before) = self.open_indexes()?;
-            let after = self.indexes_of(&wanted, &gained.collect())?;
+            let after = self.build_indexes(&wanted, &gained.collect())?;
             let (mut is_stale, mut texts) = (false, Texts::new());
             let schema = self.write(|batch, schema| {
                 let mut schema = (*schema).clone();
@@ -47,26 +54,37 @@ impl Db {
                 if is_stale {
                     return Ok(Arc::new(schema));
                 }
-                let moment = Moment {
+                let moment = Snapshot {
                     view: batch.view(),
                     tables: self.tables(),
                     schema: Arc::new(schema.clone()),
                     indexes: before.clone(),
                 };
-                let (mut added, mut gone) = (Changes::default(), Changes::default());
+                let (mut added, mut gone) = (IndexChanges::default(), IndexChanges::default());
                 for (known, attribute) in &changed {
-                    let old = known.as_ref().map(|known| Domains::of(known));
-                    let (old, new) = (old.unwrap_or_default(), Domains::of(attribute));
+                    let old = known
+                        .as_ref()
+                        .map(|known| IndexDomains::from_attribute(known));
+                    let (old, new) = (
+                        old.unwrap_or_default(),
+                        IndexDomains::from_attribute(attribute),
+                    );
                     if let Some(known) = known {
                         check_change(&moment, known, attribute)?;
                     }
-                    note_all(&moment, attribute.id, &new.beyond(&old), true, &mut added)?;
-                    let mut left = old.beyond(&new);
+                    record_attribute(
+                        &moment,
+                        attribute.id,
+                        &new.difference(&old),
+                        true,
+                        &mut added,
+                    )?;
+                    let mut left = old.difference(&new);
                     left.embeddings
                         .retain(|domain| after.embeddings.contains_key(domain));
-                    note_all(&moment, attribute.id, &left, false, &mut gone)?;
+                    record_attribute(&moment, attribute.id, &left, false, &mut gone)?;
                 }
-                texts = added.wanting(&after, &prepared)?;
+                texts = added.missing_texts(&after, &prepared)?;
                 if !texts.is_empty() {
                     return Ok(Arc::new(schema));
                 }
@@ -91,60 +109,62 @@ impl Db {
     }
 }
 
-/// Notes what an attribute has, for indexes that it comes into or leaves.
-fn note_all(
-    moment: &Moment<'_>,
+/// Records all values of an attribute as added to or removed from the indexes of `domains`.
+fn record_attribute(
+    moment: &Snapshot<'_>,
     a: u32,
-    domains: &Domains,
+    domains: &IndexDomains,
     added: bool,
-    changes: &mut Changes,
+    changes: &mut IndexChanges,
 ) -> Result<()> {
-    if *domains == Domains::default() {
+    if *domains == IndexDomains::default() {
         return Ok(());
     }
     let unbounded = std::ops::Bound::Unbounded;
-    for fact in moment.of_attribute(a, unbounded, unbounded)? {
+    for fact in moment.attribute_facts(a, unbounded, unbounded)? {
         let (e, _, bytes) = fact?;
-        let key = eav_key(e, a, &in_key(bytes));
-        changes.note(domains, &key, &moment.value(a, bytes)?, added);
+        let key = eav_key(e, a, &to_key_bytes(bytes));
+        changes.record(domains, &key, &moment.decode_value(a, bytes)?, added);
     }
     Ok(())
 }
 
-/// Refuses a change of an attribute that its datoms do not allow.
-fn check_change(moment: &Moment<'_>, before: &Attribute, after: &Attribute) -> Result<()> {
+/// Returns an error if the datoms of an attribute do not allow its change.
+fn check_change(moment: &Snapshot<'_>, before: &Attribute, after: &Attribute) -> Result<()> {
     let a = before.id;
     if moment.count_of(a)? == 0 {
         return Ok(());
     }
     let refuse = |why: String| {
         Err(Error::Schema(format!(
-            "attribute :{} has data: {why}",
+            "attribute :{} has data and cannot be changed: {why}",
             after.name
         )))
     };
     if before.kind != after.kind {
         if before.kind.is_some() {
-            return refuse("its type cannot be changed".to_owned());
+            return refuse("the type of stored values is fixed".to_owned());
         }
         for fact in
-            moment.of_attribute(a, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)?
+            moment.attribute_facts(a, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)?
         {
             let (e, _, v) = fact?;
-            let value = rung_kv::encode::take(v)?;
+            let value = rung_kv::encode::decode_part(v)?;
             if coerce(after, value.clone()).ok().as_ref() != Some(&value) {
-                return refuse(format!("{value} of entity {e} is not of the type"));
+                return refuse(format!(
+                    "value {value} of entity {e} is not of the new type"
+                ));
             }
         }
     }
     if before.tuple != after.tuple {
-        return refuse("what its tuples are made of cannot be changed".to_owned());
+        return refuse("the parts of stored tuples are fixed".to_owned());
     }
     if (before.many && !after.many) || (after.unique.is_some() && before.unique.is_none()) {
         let mut holders = HashSet::new();
         let mut last: Option<(Vec<u8>, Entity)> = None;
         for fact in
-            moment.of_attribute(a, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)?
+            moment.attribute_facts(a, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)?
         {
             let (e, _, v) = fact?;
             if !after.many && before.many && !holders.insert(e) {

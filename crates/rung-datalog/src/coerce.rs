@@ -1,4 +1,4 @@
-//! Values as their attributes have them.
+//! Conversion of values to the types of their attributes.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use rung_edn::{BigDecimal, Name, Value};
 use crate::schema::{Attribute, Tuple, Type};
 use crate::{Error, Result};
 
-/// The value as the attribute has it.
+/// Converts a value to the type of the attribute.
 pub(crate) fn coerce(attribute: &Attribute, value: Value) -> Result<Value> {
     let wrong = |value: &Value| {
         let kind = attribute.kind.map_or("", Type::name);
         Error::Transaction(format!(
-            "attribute :{} has values of type {kind}, and {value} is a {}",
+            "attribute :{} takes values of type {kind}; {value} is a {}",
             attribute.name,
             value.kind()
         ))
@@ -22,7 +22,7 @@ pub(crate) fn coerce(attribute: &Attribute, value: Value) -> Result<Value> {
         return Ok(value);
     };
     if kind == Type::Idoc {
-        return crate::document::taken(attribute, &value);
+        return crate::document::parse_document(attribute, &value);
     }
     if kind != Type::Tuple {
         return to_type(kind, &value).ok_or_else(|| wrong(&value));
@@ -38,13 +38,13 @@ pub(crate) fn coerce(attribute: &Attribute, value: Value) -> Result<Value> {
             let parts = types.iter().zip(items);
             parts.map(|(kind, item)| part(*kind, item)).collect()
         }
-        Some(Tuple::Of(kind)) => items.iter().map(|item| part(*kind, item)).collect(),
+        Some(Tuple::Homogeneous(kind)) => items.iter().map(|item| part(*kind, item)).collect(),
         Some(Tuple::Attributes(_)) | None => Some(items.to_vec()),
     };
     parts.map(Value::Vector).ok_or_else(|| wrong(&value))
 }
 
-/// The value as one of a type, where it can be one.
+/// Converts a value to a type. `None` if it cannot have that type.
 pub(crate) fn to_type(kind: Type, value: &Value) -> Option<Value> {
     let text = value.as_str();
     match (kind, value) {
@@ -75,7 +75,7 @@ pub(crate) fn to_type(kind: Type, value: &Value) -> Option<Value> {
             (**number).clone(),
         )))),
         (Type::BigDec, Value::Double(number)) => {
-            // By the digits that it is written with.
+            // Convert the shortest decimal digits of the number, not its exact binary value.
             let number: BigDecimal = number.to_string().parse().ok()?;
             Some(Value::BigDec(Arc::new(number)))
         }
@@ -107,8 +107,8 @@ pub(crate) fn to_type(kind: Type, value: &Value) -> Option<Value> {
     }
 }
 
-/// The value as it is kept: what the bytes do not tell apart, the attribute does.
-pub(crate) fn restored(attribute: &Attribute, value: Value) -> Value {
+/// Restores the type of a stored value where the bytes are ambiguous: a `BigInt` may be stored as a `Long`.
+pub(crate) fn restore_type(attribute: &Attribute, value: Value) -> Value {
     match (attribute.kind, &value) {
         (Some(Type::BigInt), Value::Long(_)) => to_type(Type::BigInt, &value).unwrap_or(value),
         _ => value,

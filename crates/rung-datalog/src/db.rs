@@ -1,4 +1,4 @@
-//! A database: where its datoms are, and everything as it is at one moment.
+//! A database: its tables, its options, and consistent snapshots of its datoms.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,30 +10,30 @@ use parking_lot::RwLock;
 use rung_edn::{Map, Name, Value, read};
 use rung_kv::{Batch, Kv, KvOptions, Table, View, encode};
 
-use crate::coerce::restored;
+use crate::coerce::restore_type;
 use crate::datom::{
-    Datom, Entity, ave_prefix, eav_key, eav_prefix, encoded, in_key, is_cut, of_ave, of_eav,
-    whole_key,
+    Datom, Entity, ave_prefix, eav_key, eav_prefix, encode_value, is_truncated, long_value_key,
+    parse_ave_key, parse_eav_key, to_key_bytes,
 };
-use crate::embedding::{Embed, Place};
-use crate::index::{Order, Reach};
-use crate::likeness::Indexes;
-use crate::query::Asked;
+use crate::embedding::{Embed, IndexStorage};
+use crate::index::{IndexOrder, IndexScan};
+use crate::query::QueryCache;
 use crate::schema::{Attribute, IDENT, Schema};
+use crate::search_indexes::SearchIndexes;
 use crate::{Error, Result};
 
-/// How a database is opened.
+/// Options for opening a database.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// Whether it is made where it is not there.
+pub struct DbOptions {
+    /// Whether to create the database if it does not exist.
     pub create: bool,
-    /// Whether it may be changed.
+    /// Whether to allow writes.
     pub writable: bool,
-    /// Who makes vectors of texts that are found by what they mean.
+    /// Embeds the texts of attributes with `:db/embedding`.
     pub embed: Option<Arc<dyn Embed>>,
 }
 
-impl Default for Options {
+impl Default for DbOptions {
     fn default() -> Self {
         Self {
             create: true,
@@ -43,42 +43,42 @@ impl Default for Options {
     }
 }
 
-/// A database, or as much of it as some may see.
+/// A database, or the part of it that an attribute filter shows.
 #[derive(Debug)]
 pub struct Db {
     kv: Arc<Kv>,
-    tables: Tables,
-    /// The schema of a version.
+    tables: DatomTables,
+    /// The cached schema and its version.
     schema: RwLock<(u64, Arc<Schema>)>,
-    asked: Asked,
-    /// The indexes of values that are found by likeness, of a version of the schema.
-    indexes: RwLock<(u64, Arc<Indexes>)>,
-    sight: Option<Sight>,
+    query_cache: QueryCache,
+    /// The search indexes, and the schema version that they belong to.
+    indexes: RwLock<(u64, Arc<SearchIndexes>)>,
+    sight: Option<AttributeFilter>,
     embed: Option<Arc<dyn Embed>>,
 }
 
-/// Which attributes there are for whoever reads.
+/// Selects the attributes that a reader can see.
 ///
-/// The others are not hidden by rewriting queries: a scan passes them over, and their names mean nothing.
+/// Queries are not rewritten: scans skip hidden attributes, and their names are unknown.
 #[derive(Clone)]
-pub struct Sight(Arc<dyn Fn(&Name) -> bool + Send + Sync>);
+pub struct AttributeFilter(Arc<dyn Fn(&Name) -> bool + Send + Sync>);
 
-impl Sight {
-    /// Those of which this is true.
+impl AttributeFilter {
+    /// Creates a filter that shows the attributes for which `sees` returns true.
     pub fn new(sees: impl Fn(&Name) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(sees))
     }
 }
 
-impl fmt::Debug for Sight {
+impl fmt::Debug for AttributeFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sight")
+        f.write_str("AttributeFilter")
     }
 }
 
-/// The tables there are.
+/// The tables of a database.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tables {
+pub(crate) struct DatomTables {
     /// Entity, attribute, value → nothing.
     pub(crate) eav: Table,
     /// Attribute, value, entity → nothing.
@@ -87,13 +87,13 @@ pub(crate) struct Tables {
     pub(crate) long: Table,
     /// Number → attribute.
     pub(crate) schema: Table,
-    /// Number of an attribute → how many datoms it has.
+    /// Attribute id → number of its datoms.
     pub(crate) counts: Table,
-    /// Attribute, value, entity → nothing, for a sample of them.
+    /// Attribute, value, entity → nothing, for a sample of the datoms.
     pub(crate) sample: Table,
     /// Attribute, keys that lead into a document and the value there, entity → nothing.
     pub(crate) paths: Table,
-    /// What concerns the database as a whole.
+    /// Values that concern the whole database.
     pub(crate) meta: Table,
 }
 
@@ -111,7 +111,7 @@ const FORMAT: u64 = 2;
 
 impl Db {
     /// Opens the database in a folder.
-    pub fn open(folder: &Path, options: &Options) -> Result<Self> {
+    pub fn open(folder: &Path, options: &DbOptions) -> Result<Self> {
         let kv = Kv::open(
             folder,
             KvOptions {
@@ -126,7 +126,7 @@ impl Db {
             }
             kv.table(name)?.ok_or(rung_kv::Error::Corrupt("database"))
         };
-        let tables = Tables {
+        let tables = DatomTables {
             eav: table("datalog/eav")?,
             ave: table("datalog/ave")?,
             long: table("datalog/long")?,
@@ -136,8 +136,10 @@ impl Db {
             paths: table("datalog/paths")?,
             meta: table("datalog/meta")?,
         };
-        let db = Self::of(Arc::new(kv), tables, None, options.embed.clone());
-        let format = db.kv.read(|view| number(view, tables.meta, meta::FORMAT))?;
+        let db = Self::new(Arc::new(kv), tables, None, options.embed.clone());
+        let format = db
+            .kv
+            .read(|view| read_number(view, tables.meta, meta::FORMAT))?;
         match format {
             FORMAT => {}
             0 if options.writable => db.kv.write(|batch| {
@@ -155,30 +157,30 @@ impl Db {
         Ok(db)
     }
 
-    fn of(
+    fn new(
         kv: Arc<Kv>,
-        tables: Tables,
-        sight: Option<Sight>,
+        tables: DatomTables,
+        sight: Option<AttributeFilter>,
         embed: Option<Arc<dyn Embed>>,
     ) -> Self {
         Self {
             kv,
             tables,
             schema: RwLock::default(),
-            asked: Asked::default(),
+            query_cache: QueryCache::default(),
             indexes: RwLock::default(),
             sight,
             embed,
         }
     }
 
-    /// The same database for readers who see so much of it.
-    pub fn seen(&self, sight: Sight) -> Result<Self> {
+    /// Returns a read-only view of the database with only the attributes that the filter (and any earlier filter) shows.
+    pub fn filtered(&self, sight: AttributeFilter) -> Result<Self> {
         let within = match self.sight.clone() {
-            Some(own) => Sight::new(move |name| (own.0)(name) && (sight.0)(name)),
+            Some(own) => AttributeFilter::new(move |name| (own.0)(name) && (sight.0)(name)),
             None => sight,
         };
-        let db = Self::of(
+        let db = Self::new(
             self.kv.clone(),
             self.tables,
             Some(within),
@@ -188,50 +190,53 @@ impl Db {
         Ok(db)
     }
 
-    /// Opens the indexes of values that are found by likeness, as the schema and the options have them now. They are those of the
-    /// version that is given.
-    pub(crate) fn open_indexes(&self) -> Result<(u64, Arc<Indexes>)> {
+    /// Opens the search indexes that the current schema and options require. Returns them with the version of that schema.
+    pub(crate) fn open_indexes(&self) -> Result<(u64, Arc<SearchIndexes>)> {
         let (version, schema) = self.kv.read(|view| {
-            let (version, moment) = self.versioned(view)?;
+            let (version, moment) = self.versioned_snapshot(view)?;
             Ok::<_, Error>((version, moment.schema))
         })?;
         let known = self.indexes.read().clone();
         if known.0 == version && version > 0 {
             return Ok(known);
         }
-        let indexes = Arc::new(self.indexes_of(&schema, &HashSet::new())?);
+        let indexes = Arc::new(self.build_indexes(&schema, &HashSet::new())?);
         *self.indexes.write() = (version, indexes.clone());
         Ok((version, indexes))
     }
 
-    /// The indexes that a schema needs, made where they are not there; embeddings are made of these domains.
-    pub(crate) fn indexes_of(&self, schema: &Schema, made: &HashSet<String>) -> Result<Indexes> {
-        self.indexes_with(schema, &self.options()?, made)
+    /// Opens the indexes that a schema needs, and creates missing ones; embedding indexes only for the domains in `made`.
+    pub(crate) fn build_indexes(
+        &self,
+        schema: &Schema,
+        made: &HashSet<String>,
+    ) -> Result<SearchIndexes> {
+        self.build_indexes_with(schema, &self.options()?, made)
     }
 
-    fn indexes_with(
+    fn build_indexes_with(
         &self,
         schema: &Schema,
         options: &Map,
         made: &HashSet<String>,
-    ) -> Result<Indexes> {
-        let place = Place {
+    ) -> Result<SearchIndexes> {
+        let place = IndexStorage {
             kv: &self.kv,
             meta: self.tables.meta,
         };
-        Indexes::open(place, schema, options, self.embed.as_ref(), made)
+        SearchIndexes::open(place, schema, options, self.embed.as_ref(), made)
     }
 
-    pub(crate) fn indexes(&self) -> Arc<Indexes> {
+    pub(crate) fn indexes(&self) -> Arc<SearchIndexes> {
         self.indexes.read().1.clone()
     }
 
-    /// Runs `f` on everything as it is now. It may run again from the start.
-    pub fn read<T>(&self, mut f: impl FnMut(&Moment<'_>) -> Result<T>) -> Result<T> {
+    /// Runs `f` on a consistent snapshot. `f` may run again from the start.
+    pub fn read<T>(&self, mut f: impl FnMut(&Snapshot<'_>) -> Result<T>) -> Result<T> {
         loop {
             let done = self.kv.read(|view| {
-                let (version, moment) = self.versioned(view)?;
-                // Another process may have changed what is found by likeness.
+                let (version, moment) = self.versioned_snapshot(view)?;
+                // Another process may have changed which search indexes exist.
                 if self.indexes.read().0 < version {
                     return Ok(None);
                 }
@@ -249,40 +254,39 @@ impl Db {
         &self,
         mut f: impl FnMut(&mut Batch<'_>, Arc<Schema>) -> Result<T>,
     ) -> Result<T> {
-        // A change concerns what others see of an entity, so it takes sight of everything.
+        // A write may touch attributes that a filter hides, so it needs an unfiltered database.
         if !self.kv.is_writable() || self.sight.is_some() {
             return Err(Error::ReadOnly);
         }
         self.kv.write(|batch| {
-            let schema = self.moment(batch.view())?.schema;
+            let schema = self.snapshot(batch.view())?.schema;
             f(batch, schema)
         })
     }
 
-    /// The queries that were asked.
-    pub(crate) fn asked(&self) -> &Asked {
-        &self.asked
+    pub(crate) fn query_cache(&self) -> &QueryCache {
+        &self.query_cache
     }
 
-    pub(crate) fn tables(&self) -> Tables {
+    pub(crate) fn tables(&self) -> DatomTables {
         self.tables
     }
 
-    pub(crate) fn moment<'t>(&self, view: View<'t>) -> Result<Moment<'t>> {
-        Ok(self.versioned(view)?.1)
+    pub(crate) fn snapshot<'t>(&self, view: View<'t>) -> Result<Snapshot<'t>> {
+        Ok(self.versioned_snapshot(view)?.1)
     }
 
-    /// A moment, and the version of its schema.
-    fn versioned<'t>(&self, view: View<'t>) -> Result<(u64, Moment<'t>)> {
+    /// Returns a snapshot and the version of its schema.
+    fn versioned_snapshot<'t>(&self, view: View<'t>) -> Result<(u64, Snapshot<'t>)> {
         let tables = self.tables;
-        let version = number(view, tables.meta, meta::VERSION)?;
+        let version = read_number(view, tables.meta, meta::VERSION)?;
         let known = self.schema.read().clone();
         let schema = if known.0 == version && version > 0 {
             known.1
         } else {
             let mut schema = load_schema(view, tables)?;
-            if let Some(Sight(sees)) = &self.sight {
-                schema.show_only(|name| sees(name));
+            if let Some(AttributeFilter(sees)) = &self.sight {
+                schema.hide_except(|name| sees(name));
             }
             let schema = Arc::new(schema);
             let mut cached = self.schema.write();
@@ -291,7 +295,7 @@ impl Db {
             }
             schema
         };
-        let moment = Moment {
+        let moment = Snapshot {
             view,
             tables,
             schema,
@@ -300,7 +304,7 @@ impl Db {
         Ok((version, moment))
     }
 
-    /// The options that the database was given.
+    /// Returns the stored options of the database.
     pub fn options(&self) -> Result<Map> {
         self.kv.read(|view| {
             let Some(bytes) = view.get(self.tables.meta, meta::OPTIONS)? else {
@@ -313,11 +317,11 @@ impl Db {
         })
     }
 
-    /// Sets options, beside those that there are.
+    /// Adds options to the stored ones, or replaces those of the same name.
     pub fn set_options(&self, given: &Map) -> Result<()> {
         let mut options = self.options()?;
         options.extend(given.clone());
-        // What no index can be made with is refused before it is kept.
+        // Options that no index can be created with are refused before they are stored.
         let schema = self.read(|moment| Ok(moment.schema.clone()))?;
         if self.kv.is_writable() {
             let concerns = ["embedding-opts", "embedding-domains"];
@@ -326,7 +330,7 @@ impl Db {
                 .any(|name| given.contains_key(&Value::keyword(name)));
             let known = self.indexes();
             let made = known.embeddings.keys().filter(|_| concerned).cloned();
-            self.indexes_with(&schema, &options, &made.collect())?;
+            self.build_indexes_with(&schema, &options, &made.collect())?;
         }
         let bytes = encode::encode(&Value::Map(options));
         self.write(|batch, _| Ok(batch.put(self.tables.meta, meta::OPTIONS, &bytes)?))?;
@@ -337,24 +341,24 @@ impl Db {
 
     /// Whether attributes must be declared before they are used.
     pub fn is_closed(&self) -> Result<bool> {
-        self.option("closed-schema?")
+        self.is_option_set("closed-schema?")
     }
 
     /// Whether an option is set.
-    pub(crate) fn option(&self, name: &str) -> Result<bool> {
+    pub(crate) fn is_option_set(&self, name: &str) -> Result<bool> {
         let options = self.options()?;
         Ok(options
             .get(&Value::keyword(name))
             .is_some_and(Value::is_truthy))
     }
 
-    /// Bytes that the database takes on the disk.
+    /// Returns the size of the database on disk in bytes.
     pub fn disk_bytes(&self) -> Result<u64> {
         Ok(self.kv.disk_bytes()?)
     }
 }
 
-pub(crate) fn number(view: View<'_>, table: Table, key: &[u8]) -> Result<u64> {
+pub(crate) fn read_number(view: View<'_>, table: Table, key: &[u8]) -> Result<u64> {
     let bytes = view.get(table, key)?;
     Ok(bytes
         .and_then(|bytes| bytes.try_into().ok())
@@ -370,8 +374,8 @@ pub(crate) fn put_number(
     Ok(batch.put(table, key, &number.to_be_bytes())?)
 }
 
-/// Each attribute is kept as its name and its properties.
-fn load_schema(view: View<'_>, tables: Tables) -> Result<Schema> {
+/// Loads the schema. Each row is an attribute as EDN: its name and its properties.
+fn load_schema(view: View<'_>, tables: DatomTables) -> Result<Schema> {
     let mut schema = Schema::default();
     for pair in view.prefix(tables.schema, &[])? {
         let (_, row) = pair?;
@@ -381,8 +385,12 @@ fn load_schema(view: View<'_>, tables: Tables) -> Result<Schema> {
     Ok(schema)
 }
 
-/// Keeps a schema, and makes it known to everybody.
-pub(crate) fn store_schema(batch: &mut Batch<'_>, tables: Tables, schema: &Schema) -> Result<()> {
+/// Stores a schema and increases its version, so that every reader loads it.
+pub(crate) fn store_schema(
+    batch: &mut Batch<'_>,
+    tables: DatomTables,
+    schema: &Schema,
+) -> Result<()> {
     for attribute in schema.attributes() {
         let name = Value::Keyword(attribute.name.clone());
         let mut row = Map::new();
@@ -390,17 +398,17 @@ pub(crate) fn store_schema(batch: &mut Batch<'_>, tables: Tables, schema: &Schem
         let row = Value::Map(row).to_string();
         batch.put(tables.schema, &attribute.id.to_be_bytes(), row.as_bytes())?;
     }
-    let version = number(batch.view(), tables.meta, meta::VERSION)?;
+    let version = read_number(batch.view(), tables.meta, meta::VERSION)?;
     put_number(batch, tables.meta, meta::VERSION, version + 1)
 }
 
-/// Everything as it is at one moment.
+/// A consistent state of the database.
 #[derive(Clone)]
-pub struct Moment<'t> {
+pub struct Snapshot<'t> {
     pub(crate) view: View<'t>,
-    pub(crate) tables: Tables,
+    pub(crate) tables: DatomTables,
     pub(crate) schema: Arc<Schema>,
-    pub(crate) indexes: Arc<Indexes>,
+    pub(crate) indexes: Arc<SearchIndexes>,
 }
 
 #[cold]
@@ -408,65 +416,66 @@ fn corrupt() -> Error {
     Error::Store(rung_kv::Error::Corrupt("datom"))
 }
 
-/// An entity, an attribute by its number, and the bytes of a value.
+/// An entity, an attribute id, and the bytes of a value.
 pub(crate) type Fact<'t> = (Entity, u32, &'t [u8]);
 
-impl<'t> Moment<'t> {
-    /// What is known of attributes.
+impl<'t> Snapshot<'t> {
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
 
-    /// The attribute of that name.
+    /// Returns the attribute of that name.
     pub fn attribute(&self, name: &Name) -> Option<&Arc<Attribute>> {
         self.schema.get(name)
     }
 
-    /// The greatest entity that there ever was.
+    /// Returns the greatest entity id ever used.
     pub fn max_entity(&self) -> Result<Entity> {
-        number(self.view, self.tables.meta, meta::MAX_ENTITY)
+        read_number(self.view, self.tables.meta, meta::MAX_ENTITY)
     }
 
-    /// How many transactions there were.
+    /// Returns the number of transactions.
     pub fn max_transaction(&self) -> Result<u64> {
-        number(self.view, self.tables.meta, meta::MAX_TX)
+        read_number(self.view, self.tables.meta, meta::MAX_TX)
     }
 
-    /// Whether an attribute is there for whoever reads.
-    pub(crate) fn sees(&self, a: u32) -> bool {
+    /// Whether the attribute filter shows an attribute.
+    pub(crate) fn is_visible(&self, a: u32) -> bool {
         self.schema.by_id(a).is_some()
     }
 
-    fn shows(&self, fact: &Result<Fact<'_>>) -> bool {
-        fact.as_ref().map_or(true, |(_, a, _)| self.sees(*a))
+    fn is_visible_fact(&self, fact: &Result<Fact<'_>>) -> bool {
+        fact.as_ref().map_or(true, |(_, a, _)| self.is_visible(*a))
     }
 
-    /// How many datoms an attribute has.
+    /// Returns the number of datoms of an attribute.
     pub fn count_of(&self, a: u32) -> Result<u64> {
-        number(self.view, self.tables.counts, &a.to_be_bytes())
+        read_number(self.view, self.tables.counts, &a.to_be_bytes())
     }
 
-    /// A sample of the facts of an attribute, in the order of their values.
+    /// Returns the sampled facts of an attribute, in the order of their values.
     pub(crate) fn sample(&self, a: u32) -> Result<Vec<Fact<'t>>> {
-        let keys = crate::sample::keys(self.view, self.tables.sample, a)?;
-        keys.into_iter().map(|key| self.by_value(key)).collect()
+        let keys = crate::sample::sample_keys(self.view, self.tables.sample, a)?;
+        keys.into_iter()
+            .map(|key| self.parse_ave_fact(key))
+            .collect()
     }
 
-    /// A value of an attribute, neither its least nor its greatest where there are more.
+    /// Returns an example value of an attribute: the middle one of its sample, or the first value if there is no sample.
     pub fn example(&self, a: u32) -> Result<Option<Value>> {
         let sample = self.sample(a)?;
         let middle = if let Some(fact) = sample.get(sample.len() / 2) {
             Some(*fact)
         } else {
-            let mut all = self.of_attribute(a, Bound::Unbounded, Bound::Unbounded)?;
+            let mut all = self.attribute_facts(a, Bound::Unbounded, Bound::Unbounded)?;
             all.next().transpose()?
         };
-        middle.map(|(_, a, v)| self.value(a, v)).transpose()
+        middle.map(|(_, a, v)| self.decode_value(a, v)).transpose()
     }
 
-    /// How many datoms there are.
+    /// Returns the number of visible datoms.
     pub fn count(&self) -> Result<u64> {
-        if self.schema.is_narrow() {
+        if self.schema.is_filtered() {
             let counts = self
                 .schema
                 .attributes()
@@ -476,27 +485,29 @@ impl<'t> Moment<'t> {
         Ok(self.view.count(self.tables.eav)?)
     }
 
-    /// The bytes of a value, of which those in a key may be the beginning.
-    pub(crate) fn whole(&self, e: Entity, a: u32, in_key: &'t [u8]) -> Result<&'t [u8]> {
-        if !is_cut(in_key) {
+    /// Returns the full bytes of a value, given its bytes in a key.
+    pub(crate) fn full_value(&self, e: Entity, a: u32, in_key: &'t [u8]) -> Result<&'t [u8]> {
+        if !is_truncated(in_key) {
             return Ok(in_key);
         }
-        let found = self.view.get(self.tables.long, &whole_key(e, a, in_key))?;
+        let found = self
+            .view
+            .get(self.tables.long, &long_value_key(e, a, in_key))?;
         found.ok_or_else(corrupt)
     }
 
-    fn by_entity(&self, key: &'t [u8]) -> Result<Fact<'t>> {
-        let (e, a, v) = of_eav(key).ok_or_else(corrupt)?;
-        Ok((e, a, self.whole(e, a, v)?))
+    fn parse_eav_fact(&self, key: &'t [u8]) -> Result<Fact<'t>> {
+        let (e, a, v) = parse_eav_key(key).ok_or_else(corrupt)?;
+        Ok((e, a, self.full_value(e, a, v)?))
     }
 
-    fn by_value(&self, key: &'t [u8]) -> Result<Fact<'t>> {
-        let (e, a, v) = of_ave(key).ok_or_else(corrupt)?;
-        Ok((e, a, self.whole(e, a, v)?))
+    fn parse_ave_fact(&self, key: &'t [u8]) -> Result<Fact<'t>> {
+        let (e, a, v) = parse_ave_key(key).ok_or_else(corrupt)?;
+        Ok((e, a, self.full_value(e, a, v)?))
     }
 
     /// The facts of an entity, of all attributes or of one.
-    pub(crate) fn of_entity(
+    pub(crate) fn entity_facts(
         &self,
         e: Entity,
         a: Option<u32>,
@@ -505,11 +516,11 @@ impl<'t> Moment<'t> {
         let key = if a.is_some() {
             &key[..]
         } else {
-            &key[..crate::datom::E]
+            &key[..crate::datom::ENTITY_BYTES]
         };
         let pairs = self.view.prefix(self.tables.eav, key)?;
-        let facts = pairs.map(|pair| self.by_entity(pair?.0));
-        Ok(facts.filter(|fact| self.shows(fact)))
+        let facts = pairs.map(|pair| self.parse_eav_fact(pair?.0));
+        Ok(facts.filter(|fact| self.is_visible_fact(fact)))
     }
 
     /// The first value that an entity has of an attribute, by its bytes.
@@ -517,7 +528,9 @@ impl<'t> Moment<'t> {
         let prefix = eav_prefix(e, a);
         let found = self.view.first_from(self.tables.eav, &prefix)?;
         let in_key = found.and_then(|(key, _)| key.strip_prefix(&prefix));
-        in_key.map(|in_key| self.whole(e, a, in_key)).transpose()
+        in_key
+            .map(|in_key| self.full_value(e, a, in_key))
+            .transpose()
     }
 
     /// The entities that have a value, by its bytes.
@@ -526,38 +539,38 @@ impl<'t> Moment<'t> {
         a: u32,
         encoded: &[u8],
     ) -> Result<impl Iterator<Item = Result<Entity>> + use<'_, 't>> {
-        Ok(self.of_value(a, encoded)?.map(|fact| Ok(fact?.0)))
+        Ok(self.value_facts(a, encoded)?.map(|fact| Ok(fact?.0)))
     }
 
-    /// The facts that say of some entity that it has a value, by its bytes.
-    pub(crate) fn of_value(
+    /// The facts of an attribute that have a value, by its bytes.
+    pub(crate) fn value_facts(
         &self,
         a: u32,
         encoded: &[u8],
     ) -> Result<impl Iterator<Item = Result<Fact<'t>>> + use<'_, 't>> {
-        let key = ave_prefix(a, &in_key(encoded));
+        let key = ave_prefix(a, &to_key_bytes(encoded));
         let pairs = self.view.prefix(self.tables.ave, &key)?;
-        Ok(pairs.map(|pair| self.by_value(pair?.0)))
+        Ok(pairs.map(|pair| self.parse_ave_fact(pair?.0)))
     }
 
-    /// The fact that an entity has a value, by its bytes, where it is one.
-    pub(crate) fn of_entity_value(
+    /// The fact that an entity has a value, by its bytes. `None` if there is no such fact.
+    pub(crate) fn entity_value_fact(
         &self,
         e: Entity,
         a: u32,
         encoded: &[u8],
     ) -> Result<Option<Fact<'t>>> {
-        let key = eav_key(e, a, &in_key(encoded));
+        let key = eav_key(e, a, &to_key_bytes(encoded));
         let found = self
             .view
             .prefix(self.tables.eav, &key)?
             .next()
             .transpose()?;
-        found.map(|(key, _)| self.by_entity(key)).transpose()
+        found.map(|(key, _)| self.parse_eav_fact(key)).transpose()
     }
 
     /// The facts of an attribute whose values' bytes lie within bounds, in the order of the values.
-    pub(crate) fn of_attribute(
+    pub(crate) fn attribute_facts(
         &self,
         a: u32,
         from: Bound<&[u8]>,
@@ -566,8 +579,8 @@ impl<'t> Moment<'t> {
         let bound = |bound: Bound<&[u8]>, last: u8| match bound {
             Bound::Unbounded => None,
             Bound::Included(value) | Bound::Excluded(value) => {
-                let mut key = ave_prefix(a, &in_key(value));
-                key.extend_from_slice(&[last; crate::datom::E]);
+                let mut key = ave_prefix(a, &to_key_bytes(value));
+                key.extend_from_slice(&[last; crate::datom::ENTITY_BYTES]);
                 Some(key)
             }
         };
@@ -583,11 +596,11 @@ impl<'t> Moment<'t> {
         let last = last.unwrap_or_else(|| (a + 1).to_be_bytes().to_vec());
         let bounds = (Bound::Included(&first[..]), Bound::Excluded(&last[..]));
         let pairs = self.view.range(self.tables.ave, bounds)?;
-        Ok(pairs.map(|pair| self.by_value(pair?.0)))
+        Ok(pairs.map(|pair| self.parse_ave_fact(pair?.0)))
     }
 
-    /// The facts from an entity's attribute on to the last of another entity, with values as they stand in keys.
-    pub(crate) fn keys(
+    /// The facts from an entity's attribute to the end of the entity `last`. Their values are key bytes, which may be truncated.
+    pub(crate) fn facts_between(
         &self,
         (e, a): (Entity, u32),
         last: Entity,
@@ -595,101 +608,102 @@ impl<'t> Moment<'t> {
         let (first, end) = (eav_prefix(e, a), (last + 1).to_be_bytes());
         let bounds = (Bound::Included(&first[..]), Bound::Excluded(&end[..]));
         let pairs = self.view.range(self.tables.eav, bounds)?;
-        Ok(pairs.map(|pair| of_eav(pair?.0).ok_or_else(corrupt)))
+        Ok(pairs.map(|pair| parse_eav_key(pair?.0).ok_or_else(corrupt)))
     }
 
     /// All facts, by entity.
-    pub(crate) fn all(&self) -> Result<impl Iterator<Item = Result<Fact<'t>>> + use<'_, 't>> {
+    pub(crate) fn all_facts(&self) -> Result<impl Iterator<Item = Result<Fact<'t>>> + use<'_, 't>> {
         let pairs = self.view.prefix(self.tables.eav, &[])?;
-        let facts = pairs.map(|pair| self.by_entity(pair?.0));
-        Ok(facts.filter(|fact| self.shows(fact)))
+        let facts = pairs.map(|pair| self.parse_eav_fact(pair?.0));
+        Ok(facts.filter(|fact| self.is_visible_fact(fact)))
     }
 
-    /// The facts in an order whose keys begin so; or those and what comes after; or those and what comes before, the last first.
-    pub(crate) fn walk(
+    /// The facts of an index whose keys have the prefix `key`; or those and all later ones; or those and all earlier ones, in
+    /// descending order.
+    pub(crate) fn scan(
         &self,
-        order: Order,
-        reach: Reach,
+        order: IndexOrder,
+        reach: IndexScan,
         key: &[u8],
     ) -> Result<impl Iterator<Item = Result<Fact<'t>>> + use<'_, 't>> {
         let table = self.table(order);
         let pairs: Box<dyn Iterator<Item = _> + 't> = match reach {
-            Reach::Within => Box::new(self.view.prefix(table, key)?),
-            Reach::From if key.is_empty() => Box::new(self.view.prefix(table, key)?),
-            Reach::From => {
+            IndexScan::Prefix => Box::new(self.view.prefix(table, key)?),
+            IndexScan::Forward if key.is_empty() => Box::new(self.view.prefix(table, key)?),
+            IndexScan::Forward => {
                 let bounds = (Bound::Included(key), Bound::Unbounded);
                 Box::new(self.view.range(table, bounds)?)
             }
-            Reach::Back => {
-                // No key is longer, so none that begins so comes after.
+            IndexScan::Backward => {
+                // No key is longer than this end, so no key with the prefix sorts after it.
                 let mut end = key.to_vec();
                 end.resize(rung_kv::MAX_KEY_BYTES, 0xFF);
                 let bounds = (Bound::Unbounded, Bound::Included(&end[..]));
-                Box::new(self.view.range_back(table, bounds)?)
+                Box::new(self.view.range_reverse(table, bounds)?)
             }
         };
-        let facts = pairs.map(move |pair| self.fact(order, pair?.0));
-        Ok(facts.filter(|fact| self.shows(fact)))
+        let facts = pairs.map(move |pair| self.parse_fact(order, pair?.0));
+        Ok(facts.filter(|fact| self.is_visible_fact(fact)))
     }
 
-    fn table(&self, order: Order) -> Table {
+    fn table(&self, order: IndexOrder) -> Table {
         match order {
-            Order::Eav => self.tables.eav,
-            Order::Ave => self.tables.ave,
+            IndexOrder::Eav => self.tables.eav,
+            IndexOrder::Ave => self.tables.ave,
         }
     }
 
-    fn fact(&self, order: Order, key: &'t [u8]) -> Result<Fact<'t>> {
+    fn parse_fact(&self, order: IndexOrder, key: &'t [u8]) -> Result<Fact<'t>> {
         match order {
-            Order::Eav => self.by_entity(key),
-            Order::Ave => self.by_value(key),
+            IndexOrder::Eav => self.parse_eav_fact(key),
+            IndexOrder::Ave => self.parse_ave_fact(key),
         }
     }
 
-    /// The value of a fact, as its attribute has it.
-    pub(crate) fn value(&self, a: u32, encoded: &[u8]) -> Result<Value> {
-        let value = encode::take(encoded)?;
+    /// Decodes the value of a fact to the type of its attribute.
+    pub(crate) fn decode_value(&self, a: u32, encoded: &[u8]) -> Result<Value> {
+        let value = encode::decode_part(encoded)?;
         Ok(match self.schema.by_id(a) {
-            Some(attribute) => restored(attribute, value),
+            Some(attribute) => restore_type(attribute, value),
             None => value,
         })
     }
 
-    /// A fact as a datom.
-    pub(crate) fn datom(&self, (e, a, v): Fact<'_>) -> Result<Datom> {
+    /// Converts a fact to a datom.
+    pub(crate) fn to_datom(&self, (e, a, v): Fact<'_>) -> Result<Datom> {
         Ok(Datom {
             e,
             a,
-            v: self.value(a, v)?,
+            v: self.decode_value(a, v)?,
             added: true,
         })
     }
 
-    /// Every datom, by entity, shown to `visit` one after the other.
-    pub fn each_datom(&self, mut visit: impl FnMut(Datom) -> Result<()>) -> Result<()> {
-        for fact in self.all()? {
-            visit(self.datom(fact?)?)?;
+    /// Calls `visit` with every datom, ordered by entity.
+    pub fn visit_all(&self, mut visit: impl FnMut(Datom) -> Result<()>) -> Result<()> {
+        for fact in self.all_facts()? {
+            visit(self.to_datom(fact?)?)?;
         }
         Ok(())
     }
 
     /// The values that an entity has of an attribute.
     pub fn values(&self, e: Entity, a: u32) -> Result<Vec<Value>> {
-        let facts = self.of_entity(e, Some(a))?;
-        facts.map(|fact| self.value(a, fact?.2)).collect()
+        let facts = self.entity_facts(e, Some(a))?;
+        facts.map(|fact| self.decode_value(a, fact?.2)).collect()
     }
 
-    /// Whether there is something of an entity.
+    /// Whether an entity has at least one visible fact.
     pub fn exists(&self, e: Entity) -> Result<bool> {
-        Ok(self.of_entity(e, None)?.next().transpose()?.is_some())
+        Ok(self.entity_facts(e, None)?.next().transpose()?.is_some())
     }
 
-    /// The entity that has a value which is one's alone.
+    /// Returns the entity that has a unique value.
     pub(crate) fn holder(&self, a: u32, value: &Value) -> Result<Option<Entity>> {
-        self.holders(a, &encoded(value))?.next().transpose()
+        self.holders(a, &encode_value(value))?.next().transpose()
     }
 
-    /// The entity that is called so: by its number, by its name, or by a value that is its alone.
+    /// Resolves an entity id, an ident or a lookup ref. `None` if there is no such entity.
     pub fn entity_id(&self, called: &Value) -> Result<Option<Entity>> {
         match called {
             Value::Long(number) => Ok(Entity::try_from(*number).ok()),
@@ -700,7 +714,7 @@ impl<'t> Moment<'t> {
             Value::Vector(pair) | Value::List(pair) => {
                 let [Value::Keyword(name), value] = &pair[..] else {
                     return Err(Error::Query(format!(
-                        "{called} is no lookup ref: it is [attribute value]"
+                        "{called} is not a lookup ref; a lookup ref is [attribute value]"
                     )));
                 };
                 let Some(attribute) = self
@@ -708,7 +722,7 @@ impl<'t> Moment<'t> {
                     .filter(|attribute| attribute.unique.is_some())
                 else {
                     let why =
-                        format!("the lookup ref {called} names :{name}, which is not :db/unique");
+                        format!("the lookup ref {called} uses :{name}, which is not :db/unique");
                     return Err(Error::Query(why));
                 };
                 if value.is_nil() {
@@ -729,13 +743,13 @@ impl<'t> Moment<'t> {
             }
             Value::Nil => Ok(None),
             other => Err(Error::Query(format!(
-                "{other} names no entity: it is a number, a keyword or a lookup ref"
+                "{other} does not name an entity; an entity is named by its number, a keyword or a lookup ref"
             ))),
         }
     }
 }
 
-/// An entity as a value.
+/// Converts an entity id to a value.
 pub(crate) fn entity_value(e: Entity) -> Value {
     Value::Long(i64::try_from(e).expect("entities are numbered from one up"))
 }

@@ -1,7 +1,7 @@
-//! Texts that are found by what they mean: by the vectors that a model makes of them.
+//! Semantic search of texts, by the embedding vectors that a model computes.
 //!
-//! Who makes them is given from outside ([`Embed`]); a database says by name alone which model it means. It remembers which
-//! one made the vectors of a domain, and takes none of another.
+//! The embedder is passed in from outside ([`Embed`]); the options of a database only name a model. The database stores which
+//! model computed the vectors of a domain, and refuses vectors of another model.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -16,15 +16,15 @@ use rung_search::vectors::{Metric, VectorIndex, VectorOptions};
 
 use crate::{Error, Result};
 
-/// Makes vectors of texts.
+/// Computes embedding vectors of texts.
 pub trait Embed: fmt::Debug + Send + Sync {
-    /// What tells the model of that name from every other: where this is equal, so are its vectors of equal texts.
+    /// Returns an id of the model of that name. Two models with the same id compute equal vectors for equal texts.
     fn id(&self, model: &str) -> Result<String, Fault>;
 
-    /// Numbers of the vectors that it makes.
+    /// Returns the number of dimensions of the model's vectors.
     fn dimensions(&self, model: &str) -> Result<usize, Fault>;
 
-    /// The vectors of texts, one for each; zeros where a text says nothing. After `ends` nobody waits for them.
+    /// Returns one vector for each text; all zeros for a text without content. `ends` is the deadline.
     fn embed(
         &self,
         model: &str,
@@ -34,20 +34,20 @@ pub trait Embed: fmt::Debug + Send + Sync {
     ) -> Result<Vec<Vec<f32>>, Fault>;
 }
 
-/// What a text is embedded for. Some models want to be told.
+/// The purpose of an embedding. Some models embed documents and queries differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To be found.
+    /// A text to be found.
     Document,
-    /// To find others.
+    /// A text to search for.
     Query,
 }
 
-/// The model that is meant where the options name none.
-const MODEL: &str = "default";
+/// The model to use if the options name none.
+const DEFAULT_MODEL: &str = "default";
 
-/// What options may say of the index of a domain.
-const OPTIONS: [&str; 6] = [
+/// The names of the index options of a domain.
+const INDEX_OPTIONS: [&str; 6] = [
     "dimensions",
     "metric-type",
     "quantization",
@@ -56,90 +56,94 @@ const OPTIONS: [&str; 6] = [
     "expansion-search",
 ];
 
-/// Texts that were searched for, of which the vectors are remembered.
-const RECENT: usize = 64;
+/// Query texts whose vectors are cached, at most.
+const MAX_RECENT_QUERIES: usize = 64;
 
-/// The vectors of a domain's texts.
+/// The embedding vectors of the texts of a domain.
 #[derive(Debug, Clone)]
 pub(crate) struct Embeddings {
     pub(crate) index: VectorIndex,
     domain: String,
-    /// The name of the model that makes them.
+    /// The name of the model in the options.
     model: String,
-    /// What tells the model that made them from every other.
+    /// The id of the model that computed the stored vectors.
     id: String,
     recent: Arc<Mutex<HashMap<String, Arc<[f32]>>>>,
 }
 
-/// Where it is kept which model made the vectors of a domain.
+/// The store, and the table that records which model computed the vectors of a domain.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'p> {
+pub(crate) struct IndexStorage<'p> {
     pub(crate) kv: &'p Kv,
     pub(crate) meta: Table,
 }
 
-/// Who is asked for vectors, or nobody.
-pub(crate) type By<'b> = Option<&'b Arc<dyn Embed>>;
+/// The embedder, if there is one.
+pub(crate) type EmbedderRef<'b> = Option<&'b Arc<dyn Embed>>;
 
-fn row(domain: &str) -> Vec<u8> {
+fn model_key(domain: &str) -> Vec<u8> {
     format!("embeddings/{domain}").into_bytes()
 }
 
-fn nobody() -> Error {
-    let fault = Fault::new(Code::InvalidSetting, "no model makes vectors of texts here")
-        .with_hint("name one in the settings, as [embeddings.default] with dir or url");
+fn no_model_error() -> Error {
+    let fault = Fault::new(Code::InvalidSetting, "no embedding model is configured")
+        .with_hint("the operator adds [embeddings.default] with dir or url to the settings");
     Error::Embedding(Box::new(fault))
 }
 
-fn failed(fault: Fault) -> Error {
+fn embedding_error(fault: Fault) -> Error {
     Error::Embedding(Box::new(fault))
 }
 
-/// A model that did not make the vectors of a domain.
-fn other(domain: &str, model: &str) -> Error {
-    let why =
-        format!("the embeddings of {domain:?} are not those of the model {model:?} as it is now");
-    let hint = "name the model that made them; or take :db/embedding from the attributes of that domain and give it back, and their texts are embedded anew";
-    failed(Fault::new(Code::InvalidSetting, why).with_hint(hint))
+/// The error for a model that did not compute the vectors of a domain.
+fn other_model_error(domain: &str, model: &str) -> Error {
+    let why = format!(
+        "the embeddings of {domain:?} were not computed by the current version of the model {model:?}"
+    );
+    let hint = "configure the model that computed them; or remove :db/embedding from the attributes of that domain and set it again, which embeds their texts again";
+    embedding_error(Fault::new(Code::InvalidSetting, why).with_hint(hint))
 }
 
-fn asked(by: By<'_>) -> Result<&Arc<dyn Embed>> {
-    by.ok_or_else(nobody)
+fn require_embedder(by: EmbedderRef<'_>) -> Result<&Arc<dyn Embed>> {
+    by.ok_or_else(no_model_error)
 }
 
-/// The name of the model that options mean.
-fn model(given: Option<&Value>) -> Option<String> {
+/// Returns the name of the model in options. `None` if the provider is not a name.
+fn model_name(given: Option<&Value>) -> Option<String> {
     let said = given.and_then(Value::as_map);
     match said.and_then(|said| said.get(&Value::keyword("provider"))) {
-        None | Some(Value::Nil) => Some(MODEL.to_owned()),
+        None | Some(Value::Nil) => Some(DEFAULT_MODEL.to_owned()),
         Some(Value::String(name)) => Some(name.to_string()),
         Some(Value::Keyword(name) | Value::Symbol(name)) => Some(name.to_string()),
         Some(_) => None,
     }
 }
 
-/// What options say of the index.
-fn options(given: Option<&Value>, dimensions: usize) -> Result<VectorOptions> {
+/// Reads the options of a vector index.
+fn index_options(given: Option<&Value>, dimensions: usize) -> Result<VectorOptions> {
     let wrong = |why: String, hint: &'static str| {
-        failed(Fault::new(Code::InvalidRequest, why).with_hint(hint))
+        embedding_error(Fault::new(Code::InvalidRequest, why).with_hint(hint))
     };
     let empty = Value::Map(Map::new());
     let given = given.unwrap_or(&empty);
     let said = given.as_map().ok_or_else(|| {
-        let why = format!("{given} are no options of embeddings: they are a map");
-        wrong(why, "say {:provider NAME}, as the settings name a model")
+        let why = format!("{given} is not a map of embedding options");
+        wrong(
+            why,
+            "pass {:provider NAME}, where NAME is a model of the settings",
+        )
     })?;
     let number = |number: usize| Value::Long(i64::try_from(number).unwrap_or(i64::MAX));
     let mut members = Map::new();
     for (name, value) in said {
         match name.as_keyword().map(Name::as_str) {
             Some("provider" | "domain" | "embedding-metadata") => {}
-            Some(known) if OPTIONS.contains(&known) => {
+            Some(known) if INDEX_OPTIONS.contains(&known) => {
                 members.insert(name.clone(), value.clone());
             }
             _ => {
-                let why = format!("{name} is no option of embeddings");
-                let hint = "folders, addresses and keys of models are in the settings, under [embeddings.NAME]: say {:provider NAME}";
+                let why = format!("{name} is not an embedding option");
+                let hint = "pass {:provider NAME}; folders, addresses and keys of models are in the settings, under [embeddings.NAME]";
                 return Err(wrong(why, hint));
             }
         }
@@ -149,8 +153,8 @@ fn options(given: Option<&Value>, dimensions: usize) -> Result<VectorOptions> {
         .get(&key)
         .is_some_and(|said| *said != number(dimensions))
     {
-        let why = format!("the model makes vectors of {dimensions} numbers");
-        return Err(wrong(why, "leave :dimensions out: they are the model's"));
+        let why = format!("the model computes vectors of {dimensions} numbers");
+        return Err(wrong(why, "leave :dimensions out; the model determines it"));
     }
     members.insert(key, number(dimensions));
     let mut options = VectorOptions::read(&Value::Map(members))?;
@@ -159,55 +163,59 @@ fn options(given: Option<&Value>, dimensions: usize) -> Result<VectorOptions> {
 }
 
 impl Embeddings {
-    /// Those of a domain, as they are kept; nothing where there are none.
+    /// Opens the stored embeddings of a domain. `None` if there are none.
     pub(crate) fn open(
-        place: Place<'_>,
+        place: IndexStorage<'_>,
         domain: &str,
         given: Option<&Value>,
     ) -> Result<Option<Self>> {
-        let index = VectorIndex::open(place.kv, &named(domain), None, false)?;
-        let id = place.kv.read(|view| kept(view, place.meta, domain))?;
+        let index = VectorIndex::open(place.kv, &index_name(domain), None, false)?;
+        let id = place
+            .kv
+            .read(|view| stored_model_id(view, place.meta, domain))?;
         let (Some(index), Some(id)) = (index, id) else {
             return Ok(None);
         };
         Ok(Some(Self {
             index,
             domain: domain.to_owned(),
-            model: model(given).unwrap_or_else(|| MODEL.to_owned()),
+            model: model_name(given).unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
             id,
             recent: Arc::default(),
         }))
     }
 
-    /// Those of a domain, made by the model that options name. Where there are vectors of another, it is refused.
-    pub(crate) fn make(
-        place: Place<'_>,
+    /// Opens or creates the embeddings of a domain for the model that options name. Fails if it has vectors of another model.
+    pub(crate) fn create(
+        place: IndexStorage<'_>,
         domain: &str,
         given: Option<&Value>,
-        by: By<'_>,
+        by: EmbedderRef<'_>,
     ) -> Result<Self> {
-        let Some(model) = model(given) else {
-            let why = "a provider of embeddings is named by a text or a keyword";
-            return Err(failed(Fault::new(Code::InvalidRequest, why)));
+        let Some(model) = model_name(given) else {
+            let why = ":provider is a string or a keyword";
+            return Err(embedding_error(Fault::new(Code::InvalidRequest, why)));
         };
-        let by = asked(by)?;
-        let id = by.id(&model).map_err(failed)?;
-        let options = options(given, by.dimensions(&model).map_err(failed)?)?;
-        let known = place.kv.read(|view| kept(view, place.meta, domain))?;
-        if let Some(index) = VectorIndex::open(place.kv, &named(domain), None, false)?
+        let by = require_embedder(by)?;
+        let id = by.id(&model).map_err(embedding_error)?;
+        let options = index_options(given, by.dimensions(&model).map_err(embedding_error)?)?;
+        let known = place
+            .kv
+            .read(|view| stored_model_id(view, place.meta, domain))?;
+        if let Some(index) = VectorIndex::open(place.kv, &index_name(domain), None, false)?
             && known.as_ref() != Some(&id)
         {
-            // One without vectors is anybody's.
+            // An index without vectors can change its model.
             place.kv.write(|batch| {
                 if !index.is_empty(batch.view())? {
-                    return Err(other(domain, &model));
+                    return Err(other_model_error(domain, &model));
                 }
-                index.forget(batch)?;
-                batch.delete(place.meta, &row(domain))?;
+                index.reset(batch)?;
+                batch.delete(place.meta, &model_key(domain))?;
                 Ok(())
             })?;
         }
-        let index = VectorIndex::open(place.kv, &named(domain), Some(&options), true)?;
+        let index = VectorIndex::open(place.kv, &index_name(domain), Some(&options), true)?;
         let index = index.ok_or(Error::ReadOnly)?;
         let made = Self {
             index,
@@ -217,111 +225,120 @@ impl Embeddings {
             recent: Arc::default(),
         };
         place.kv.write(|batch| {
-            // Somebody else may have been faster.
-            match kept(batch.view(), place.meta, domain)? {
-                Some(known) if known != made.id => Err(other(domain, &made.model)),
+            // Another writer may have stored its model first.
+            match stored_model_id(batch.view(), place.meta, domain)? {
+                Some(known) if known != made.id => Err(other_model_error(domain, &made.model)),
                 Some(_) => Ok(()),
-                None => Ok(batch.put(place.meta, &row(domain), made.id.as_bytes())?),
+                None => Ok(batch.put(place.meta, &model_key(domain), made.id.as_bytes())?),
             }
         })?;
         Ok(made)
     }
 
-    /// Refuses a model that would make other vectors than those that there are.
-    fn check(&self, by: By<'_>) -> Result<()> {
-        if asked(by)?.id(&self.model).map_err(failed)? == self.id {
+    /// Returns an error if the current model did not compute the stored vectors.
+    fn check_model(&self, by: EmbedderRef<'_>) -> Result<()> {
+        if require_embedder(by)?
+            .id(&self.model)
+            .map_err(embedding_error)?
+            == self.id
+        {
             Ok(())
         } else {
-            Err(other(&self.domain, &self.model))
+            Err(other_model_error(&self.domain, &self.model))
         }
     }
 
-    /// Refuses vectors where those that are kept became others meanwhile.
-    fn check_kept(&self, view: View<'_>, meta: Table) -> Result<()> {
-        if kept(view, meta, &self.domain)?.as_deref() == Some(self.id.as_str()) {
+    /// Returns an error if the stored vectors have been replaced by those of another model since the embeddings were opened.
+    fn check_stored_model(&self, view: View<'_>, meta: Table) -> Result<()> {
+        if stored_model_id(view, meta, &self.domain)?.as_deref() == Some(self.id.as_str()) {
             Ok(())
         } else {
-            Err(other(&self.domain, &self.model))
+            Err(other_model_error(&self.domain, &self.model))
         }
     }
 
-    /// The vector of a text that others are searched for by; nothing where it says nothing.
-    pub(crate) fn of_query(
+    /// Returns the vector of a query text. `None` if the text has no content.
+    pub(crate) fn query_vector(
         &self,
         (view, meta): (View<'_>, Table),
-        by: By<'_>,
+        by: EmbedderRef<'_>,
         text: &str,
         ends: Option<Instant>,
     ) -> Result<Option<Arc<[f32]>>> {
-        self.check_kept(view, meta)?;
+        self.check_stored_model(view, meta)?;
         let known = self.recent.lock().get(text).cloned();
         let vector = if let Some(known) = known {
             known
         } else {
-            self.check(by)?;
-            let vectors = asked(by)?.embed(&self.model, &[text], Purpose::Query, ends);
-            let vector = vectors.map_err(failed)?.pop().unwrap_or_default();
+            self.check_model(by)?;
+            let vectors = require_embedder(by)?.embed(&self.model, &[text], Purpose::Query, ends);
+            let vector = vectors.map_err(embedding_error)?.pop().unwrap_or_default();
             let vector: Arc<[f32]> = vector.into();
             let mut recent = self.recent.lock();
-            if recent.len() >= RECENT {
+            if recent.len() >= MAX_RECENT_QUERIES {
                 recent.clear();
             }
             recent.insert(text.to_owned(), vector.clone());
             vector
         };
-        Ok(Some(vector).filter(|vector| says_something(vector)))
+        Ok(Some(vector).filter(|vector| is_nonzero(vector)))
     }
 }
 
-fn says_something(vector: &[f32]) -> bool {
+fn is_nonzero(vector: &[f32]) -> bool {
     vector.iter().any(|number| *number != 0.0)
 }
 
-/// The name of the index of a domain: vectors of the same domain that are values themselves are in another.
-fn named(domain: &str) -> String {
+/// Returns the name of the index of a domain. Vectors of the same domain that are values themselves are in another index.
+fn index_name(domain: &str) -> String {
     format!("embedding/{domain}")
 }
 
-fn kept(view: View<'_>, meta: Table, domain: &str) -> Result<Option<String>> {
-    let kept = view.get(meta, &row(domain))?;
+fn stored_model_id(view: View<'_>, meta: Table, domain: &str) -> Result<Option<String>> {
+    let kept = view.get(meta, &model_key(domain))?;
     Ok(kept.map(|id| String::from_utf8_lossy(id).into_owned()))
 }
 
-/// Texts of domains.
+/// Texts by domain.
 pub(crate) type Texts = HashMap<String, BTreeSet<Arc<str>>>;
 
-/// Vectors that were made for a transaction before it began, by model and text.
+/// Vectors that were computed before a transaction began, by model and text.
 #[derive(Debug, Default)]
-pub(crate) struct Prepared(HashMap<String, HashMap<Arc<str>, Vec<f32>>>);
+pub(crate) struct PreparedVectors(HashMap<String, HashMap<Arc<str>, Vec<f32>>>);
 
-impl Prepared {
+impl PreparedVectors {
     fn get(&self, model: &str, text: &str) -> Option<&Vec<f32>> {
         self.0.get(model)?.get(text)
     }
 
-    /// Makes those that are not there.
-    pub(crate) fn add(
+    /// Computes the vectors of the texts that have none.
+    pub(crate) fn prepare(
         &mut self,
         texts: &Texts,
         of: &HashMap<String, Embeddings>,
-        by: By<'_>,
+        by: EmbedderRef<'_>,
     ) -> Result<()> {
         for (domain, texts) in texts {
             let Some(embeddings) = of.get(domain) else {
                 continue;
             };
-            embeddings.check(by)?;
+            embeddings.check_model(by)?;
             let known = self.0.entry(embeddings.model.clone()).or_default();
             let new: Vec<&Arc<str>> = texts
                 .iter()
                 .filter(|text| !known.contains_key(*text))
                 .collect();
             let asked_for: Vec<&str> = new.iter().map(|text| &***text).collect();
-            let made = asked(by)?.embed(&embeddings.model, &asked_for, Purpose::Document, None);
-            let made = made.map_err(failed)?;
+            let made =
+                require_embedder(by)?.embed(&embeddings.model, &asked_for, Purpose::Document, None);
+            let made = made.map_err(embedding_error)?;
             if made.len() != new.len() {
-                let why = format!("{} texts have {} vectors", new.len(), made.len());
-                return Err(failed(Fault::new(Code::SourceFailed, why)));
+                let why = format!(
+                    "{} texts were embedded as {} vectors",
+                    new.len(),
+                    made.len()
+                );
+                return Err(embedding_error(Fault::new(Code::SourceFailed, why)));
             }
             known.extend(new.into_iter().cloned().zip(made));
         }
@@ -329,54 +346,54 @@ impl Prepared {
     }
 }
 
-/// What a transaction changes in the embeddings of a domain: a text under its reference, or none any more.
+/// The changes of a transaction to the embeddings of a domain: a reference with its new text, or `None` if it is removed.
 #[derive(Debug, Default)]
-pub(crate) struct Changes(Vec<(Vec<u8>, Option<Arc<str>>)>);
+pub(crate) struct EmbeddingChanges(Vec<(Vec<u8>, Option<Arc<str>>)>);
 
-impl Changes {
+impl EmbeddingChanges {
     pub(crate) fn push(&mut self, reference: &[u8], text: Option<Arc<str>>) {
         self.0.push((reference.to_vec(), text));
     }
 
     /// The texts whose vectors are not prepared.
-    pub(crate) fn wanting(
+    pub(crate) fn missing_texts(
         &self,
         domain: &str,
         of: Option<&Embeddings>,
-        prepared: &Prepared,
+        prepared: &PreparedVectors,
     ) -> Result<BTreeSet<Arc<str>>> {
         let mut texts = self.0.iter().filter_map(|(_, text)| text.as_ref());
         let Some(of) = of else {
             if texts.next().is_none() {
                 return Ok(BTreeSet::new());
             }
-            let why = format!("no model makes the embeddings of {domain:?}");
-            let hint = "take :db/embedding from the attributes of that domain and give it back, where the settings have a model";
+            let why = format!("no model is configured for the embeddings of {domain:?}");
+            let hint = "configure a model in the settings, then remove :db/embedding from the attributes of that domain and set it again";
             let fault = Fault::new(Code::InvalidSetting, why).with_hint(hint);
-            return Err(failed(fault));
+            return Err(embedding_error(fault));
         };
         let is_wanting = |text: &&Arc<str>| prepared.get(&of.model, text).is_none();
         Ok(texts.filter(is_wanting).cloned().collect())
     }
 
-    /// Makes them.
+    /// Writes the changes to the index.
     pub(crate) fn apply(
         self,
         batch: &mut Batch<'_>,
         meta: Table,
         of: &Embeddings,
-        prepared: &Prepared,
+        prepared: &PreparedVectors,
     ) -> Result<()> {
-        of.check_kept(batch.view(), meta)?;
+        of.check_stored_model(batch.view(), meta)?;
         let mut added: Vec<(Vec<u8>, &Vec<f32>)> = Vec::new();
         for (reference, text) in self.0 {
             if let Some(text) = text {
                 let vector = prepared.get(&of.model, &text);
-                let vector = vector.filter(|vector| says_something(vector));
+                let vector = vector.filter(|vector| is_nonzero(vector));
                 added.extend(vector.map(|vector| (reference, vector)));
                 continue;
             }
-            // In the order in which it was said: the same text may come and go.
+            // Keep the order of the changes: a transaction may add and remove the same text.
             of.index.add_many(batch, std::mem::take(&mut added))?;
             of.index.remove(batch, &reference)?;
         }
@@ -384,7 +401,7 @@ impl Changes {
     }
 }
 
-/// The domains of an attribute's texts, by what its schema says.
+/// Returns the domains of an attribute's texts, without duplicates. `usual` is the default domain.
 pub(crate) fn domains(names: Vec<String>, own: Option<&Name>, usual: &str) -> Vec<String> {
     let mut domains = names;
     if domains.is_empty() {

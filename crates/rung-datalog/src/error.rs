@@ -1,4 +1,4 @@
-//! What can go wrong with a database.
+//! The errors of a database.
 
 use rung_fault::{Code, Coded, Fault};
 use rung_kv::Failure;
@@ -6,44 +6,50 @@ use rung_kv::Failure;
 /// [`std::result::Result`] with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the database did not do it.
+/// Characters of a message, at most: a message can repeat a value of any length.
+const MAX_SHOWN_CHARS: usize = 400;
+
+/// An error of a database.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Not EDN.
+    /// Invalid EDN.
     #[error(transparent)]
     Edn(#[from] rung_edn::Error),
-    /// Not a schema, or one that the data does not allow.
-    #[error("{0}")]
+    /// A query in another language, such as SQL.
+    #[error("the query is not EDN: queries are Datalog in EDN, not SQL")]
+    NotDatalog,
+    /// An invalid schema, or one that the data does not allow.
+    #[error("{}", rung_edn::shorten(.0, MAX_SHOWN_CHARS))]
     Schema(String),
-    /// Not a transaction.
-    #[error("{0}")]
+    /// An invalid transaction.
+    #[error("{}", rung_edn::shorten(.0, MAX_SHOWN_CHARS))]
     Transaction(String),
-    /// A transaction that does not agree with what is there.
-    #[error("{0}")]
+    /// A transaction that conflicts with the stored data.
+    #[error("{}", rung_edn::shorten(.0, MAX_SHOWN_CHARS))]
     Conflict(String),
-    /// Not a query, or a function called as it cannot be.
-    #[error("{0}")]
+    /// An invalid query, or a function called with invalid arguments.
+    #[error("{}", rung_edn::shorten(.0, MAX_SHOWN_CHARS))]
     Query(String),
-    /// More memory than a query may have.
-    #[error("the query needs more than the {max_bytes} bytes that one query may have")]
+    /// The query needs more memory than its limit.
+    #[error("the query needs more than {max_bytes} bytes of memory, the limit of one query")]
     TooLarge {
-        /// What it may have.
+        /// The memory limit.
         max_bytes: usize,
     },
-    /// Longer than a query may take.
-    #[error("the query was not answered within {max_ms} ms")]
+    /// The query takes longer than its limit.
+    #[error("the query did not finish within {max_ms} ms")]
     Timeout {
-        /// What it may take.
+        /// The time limit.
         max_ms: u64,
     },
-    /// Nobody waits for the answer.
+    /// The caller cancelled the query.
     #[error("the query was cancelled")]
     Cancelled,
-    /// The vectors of texts are not to be had.
+    /// Texts cannot be embedded.
     #[error("{}", .0.message())]
     Embedding(Box<Fault>),
-    /// The database was opened to be read.
+    /// The database is open for reading only.
     #[error("the database is open for reading only")]
     ReadOnly,
     /// The store failed.
@@ -61,7 +67,7 @@ impl From<rung_search::Error> for Error {
 }
 
 impl Failure for Error {
-    fn of_store(self) -> Result<rung_kv::Error, Self> {
+    fn into_store_error(self) -> Result<rung_kv::Error, Self> {
         match self {
             Self::Store(error) => Ok(error),
             other => Err(other),
@@ -73,6 +79,7 @@ impl Coded for Error {
     fn code(&self) -> Code {
         match self {
             Self::Edn(error) => error.code(),
+            Self::NotDatalog => Code::InvalidEdn,
             Self::Schema(_) => Code::InvalidAttributes,
             Self::Transaction(_) => Code::InvalidTransaction,
             Self::Conflict(_) => Code::TransactionConflict,
@@ -87,12 +94,16 @@ impl Coded for Error {
 
     fn hint(&self) -> Option<String> {
         match self {
+            Self::NotDatalog => {
+                Some("for example: [:find ?e ?name :where [?e :name ?name]]".to_owned())
+            }
             Self::TooLarge { .. } => Some(
                 "bind more of the variables, or count with an aggregate instead of listing"
                     .to_owned(),
             ),
             Self::Timeout { .. } => Some(
-                "see the plan with explain; begin with the clause that matches least".to_owned(),
+                "look at the plan with explain; begin with the clause that matches least"
+                    .to_owned(),
             ),
             Self::Embedding(fault) => fault.hint().map(str::to_owned),
             Self::Store(error) => error.hint(),

@@ -1,52 +1,52 @@
-//! The indexes themselves: datoms in their order, from one on, back from one, or between two.
+//! Direct index access: datoms by prefix, forward or backward from a key, or in a range of values.
 
 use std::ops::Bound;
 
 use rung_edn::{Map, Name, Value};
 
 use crate::coerce::coerce;
-use crate::datom::{Datom, Entity, ave_prefix, eav_prefix, encoded, in_key};
-use crate::db::{Db, Fact, Moment, entity_value};
+use crate::datom::{Datom, Entity, ave_prefix, eav_prefix, encode_value, to_key_bytes};
+use crate::db::{Db, Fact, Snapshot, entity_value};
 use crate::schema::Attribute;
 use crate::{Error, Result};
 
-/// An order of datoms.
+/// The sort order of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum IndexOrder {
     /// By entity, attribute and value.
     Eav,
     /// By attribute, value and entity.
     Ave,
 }
 
-/// Where datoms are looked for: everything that agrees, or everything from there on.
+/// The datoms of an index to return, relative to their first components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// What has these first parts.
-    Within,
-    /// What has them, and everything after.
-    From,
-    /// What has them, and everything before, the last first.
-    Back,
+pub enum IndexScan {
+    /// The datoms that have these components.
+    Prefix,
+    /// The datoms that have these components, and all later ones.
+    Forward,
+    /// The datoms that have these components, and all earlier ones, in descending order.
+    Backward,
 }
 
-fn wrong<T>(why: impl Into<String>) -> Result<T> {
+fn invalid_query<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::Query(why.into()))
 }
 
 impl Db {
-    /// Datoms in an order, by their first parts, as many as `limit` says.
+    /// Returns at most `limit` datoms of an index, by their first components.
     pub fn datoms(
         &self,
-        order: Order,
-        reach: Reach,
+        order: IndexOrder,
+        reach: IndexScan,
         parts: &[Value],
         limit: usize,
     ) -> Result<Vec<Datom>> {
         self.read(|moment| moment.datoms(order, reach, parts, limit))
     }
 
-    /// Datoms of an attribute whose values lie between two, both included; `nil` is no bound.
+    /// Returns at most `limit` datoms of an attribute with values in the inclusive range; `nil` is no bound.
     pub fn index_range(
         &self,
         attribute: &Name,
@@ -57,7 +57,7 @@ impl Db {
         let mut found = Vec::new();
         self.read(|moment| {
             found.clear();
-            moment.each_between(attribute, from, to, |datom| {
+            moment.visit_range(attribute, from, to, |datom| {
                 if found.len() < limit {
                     found.push(datom);
                 }
@@ -67,15 +67,15 @@ impl Db {
         Ok(found)
     }
 
-    /// Everything of an entity as a map with its `:db/id`; other entities are there by theirs.
+    /// Returns an entity as a map with its `:db/id`. Referenced entities are maps with only their `:db/id`.
     pub fn entity(&self, called: &Value) -> Result<Option<Map>> {
         self.read(|moment| {
             let Some(e) = moment.entity_id(called)? else {
                 return Ok(None);
             };
             let mut members = Map::new();
-            for fact in moment.of_entity(e, None)? {
-                let datom = moment.datom(fact?)?;
+            for fact in moment.entity_facts(e, None)? {
+                let datom = moment.to_datom(fact?)?;
                 let Some(attribute) = moment.schema().by_id(datom.a) else {
                     continue;
                 };
@@ -104,38 +104,38 @@ impl Db {
     }
 }
 
-impl Moment<'_> {
-    /// Datoms in an order, by their first parts.
+impl Snapshot<'_> {
+    /// Returns at most `limit` datoms of an index, by their first components.
     pub fn datoms(
         &self,
-        order: Order,
-        reach: Reach,
+        order: IndexOrder,
+        reach: IndexScan,
         parts: &[Value],
         limit: usize,
     ) -> Result<Vec<Datom>> {
-        let Some(key) = self.key(order, parts)? else {
+        let Some(key) = self.prefix_key(order, parts)? else {
             return Ok(Vec::new());
         };
-        let facts = self.walk(order, reach, &key)?.take(limit);
-        facts.map(|fact| self.datom(fact?)).collect()
+        let facts = self.scan(order, reach, &key)?.take(limit);
+        facts.map(|fact| self.to_datom(fact?)).collect()
     }
 
-    /// Datoms in an order, by their first parts, shown to `visit` one after the other while it wants more.
-    pub fn each(
+    /// Calls `visit` with the datoms of an index, by their first components, until it returns false.
+    pub fn visit_datoms(
         &self,
-        order: Order,
-        reach: Reach,
+        order: IndexOrder,
+        reach: IndexScan,
         parts: &[Value],
         visit: impl FnMut(Datom) -> Result<bool>,
     ) -> Result<()> {
-        let Some(key) = self.key(order, parts)? else {
+        let Some(key) = self.prefix_key(order, parts)? else {
             return Ok(());
         };
-        self.show(self.walk(order, reach, &key)?, visit)
+        self.visit_facts(self.scan(order, reach, &key)?, visit)
     }
 
-    /// Datoms of an attribute whose values lie between two, both included, shown to `visit` one after the other while it wants more.
-    pub fn each_between(
+    /// Calls `visit` with the datoms of an attribute with values in the inclusive range, until it returns false.
+    pub fn visit_range(
         &self,
         attribute: &Name,
         from: &Value,
@@ -149,39 +149,39 @@ impl Moment<'_> {
             if value.is_nil() {
                 return Ok(Bound::Unbounded);
             }
-            let value = self.part_value(attribute, value)?;
-            Ok(Bound::Included(encoded(&value)))
+            let value = self.component_value(attribute, value)?;
+            Ok(Bound::Included(encode_value(&value)))
         };
         let (from, to) = (bound(from)?, bound(to)?);
-        let facts = self.of_attribute(
+        let facts = self.attribute_facts(
             attribute.id,
             from.as_ref().map(Vec::as_slice),
             to.as_ref().map(Vec::as_slice),
         )?;
-        self.show(facts, visit)
+        self.visit_facts(facts, visit)
     }
 
-    fn show<'t>(
+    fn visit_facts<'t>(
         &self,
         facts: impl Iterator<Item = Result<Fact<'t>>>,
         mut visit: impl FnMut(Datom) -> Result<bool>,
     ) -> Result<()> {
         for fact in facts {
-            if !visit(self.datom(fact?)?)? {
+            if !visit(self.to_datom(fact?)?)? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// The beginning of a key that parts of a datom make; `None` where nothing can have them.
-    fn key(&self, order: Order, parts: &[Value]) -> Result<Option<Vec<u8>>> {
+    /// Returns the key prefix of the first components of a datom. `None` if no datom can have them.
+    fn prefix_key(&self, order: IndexOrder, parts: &[Value]) -> Result<Option<Vec<u8>>> {
         let (e, a, v) = match (order, parts) {
-            (Order::Eav, parts) => (parts.first(), parts.get(1), parts.get(2)),
-            (Order::Ave, parts) => (parts.get(2), parts.first(), parts.get(1)),
+            (IndexOrder::Eav, parts) => (parts.first(), parts.get(1), parts.get(2)),
+            (IndexOrder::Ave, parts) => (parts.get(2), parts.first(), parts.get(1)),
         };
         if parts.len() > 3 {
-            return wrong("a datom has an entity, an attribute and a value");
+            return invalid_query("a datom has an entity, an attribute and a value");
         }
         let e: Option<Entity> = match e {
             Some(called) => match self.entity_id(called)? {
@@ -195,26 +195,33 @@ impl Moment<'_> {
                 Some(attribute) => Some(attribute),
                 None => return Ok(None),
             },
-            Some(other) => return wrong(format!("{other} is no attribute: it is a keyword")),
+            Some(other) => {
+                return invalid_query(format!(
+                    "{other} is not an attribute; an attribute is a keyword"
+                ));
+            }
             None => None,
         };
         let value = match (attribute, v) {
-            (Some(attribute), Some(value)) => Some(encoded(&self.part_value(attribute, value)?)),
+            (Some(attribute), Some(value)) => {
+                Some(encode_value(&self.component_value(attribute, value)?))
+            }
             _ => None,
         };
         Ok(Some(match order {
-            Order::Eav => match (e, attribute) {
+            IndexOrder::Eav => match (e, attribute) {
                 (Some(e), Some(attribute)) => {
                     let mut key = eav_prefix(e, attribute.id).to_vec();
-                    key.extend_from_slice(&in_key(&value.unwrap_or_default()));
+                    key.extend_from_slice(&to_key_bytes(&value.unwrap_or_default()));
                     key
                 }
                 (Some(e), None) => e.to_be_bytes().to_vec(),
                 (None, _) => Vec::new(),
             },
-            Order::Ave => match attribute {
+            IndexOrder::Ave => match attribute {
                 Some(attribute) => {
-                    let mut key = ave_prefix(attribute.id, &in_key(&value.unwrap_or_default()));
+                    let mut key =
+                        ave_prefix(attribute.id, &to_key_bytes(&value.unwrap_or_default()));
                     key.extend(e.iter().flat_map(|e| e.to_be_bytes()));
                     key
                 }
@@ -223,12 +230,12 @@ impl Moment<'_> {
         }))
     }
 
-    fn part_value(&self, attribute: &Attribute, value: &Value) -> Result<Value> {
+    fn component_value(&self, attribute: &Attribute, value: &Value) -> Result<Value> {
         if attribute.is_ref() {
             let e = self.entity_id(value)?;
             return e
                 .map(entity_value)
-                .ok_or_else(|| Error::Query(format!("nothing is called {value}")));
+                .ok_or_else(|| Error::Query(format!("no entity has the ident {value}")));
         }
         coerce(attribute, value.clone()).map_err(|error| Error::Query(error.to_string()))
     }

@@ -1,10 +1,11 @@
-//! A database of datoms: facts of the form *entity, attribute, value*, kept on disk, changed in transactions, asked by Datalog.
+//! A database of datoms: facts of the form *entity, attribute, value*, stored on disk, changed in transactions, queried in
+//! Datalog.
 //!
-//! Owns: the schema, how datoms are kept, transactions, index access, pull, and queries with their closed table of functions.
-//! Refuses to know: MCP, files other than the store's own, and the host: a query cannot reach it.
+//! Owns: the schema, the storage of datoms, transactions, index access, pull, and queries with their closed table of functions.
+//! Refuses to know: MCP, files other than the store's own, and the host, which a query cannot reach.
 //!
-//! The laws it keeps: a transaction is done whole or not at all, and is on disk when it is reported; whatever reads sees
-//! one moment; and the same query has the same answer whatever the plan.
+//! The laws it keeps: a transaction is atomic, and is on disk when it is reported; every read sees one snapshot; and the result
+//! of a query does not depend on its plan.
 
 mod alter;
 mod coerce;
@@ -14,18 +15,18 @@ mod document;
 mod embedding;
 mod error;
 mod index;
-mod likeness;
 mod pull;
 mod query;
 mod sample;
 mod schema;
+mod search_indexes;
 mod transact;
 
 pub use datom::{Datom, Entity};
-pub use db::{Db, Moment, Options, Sight};
+pub use db::{AttributeFilter, Db, DbOptions, Snapshot};
 pub use embedding::{Embed, Purpose};
 pub use error::{Error, Result};
-pub use index::{Order, Reach};
-pub use query::{Answer, Bounds, Head, Step};
+pub use index::{IndexOrder, IndexScan};
+pub use query::{Bounds, PlanStep, QueryResult, QueryResultHeader, read_query};
 pub use schema::{Attribute, Schema, Tuple, Type, Unique};
-pub use transact::Report;
+pub use transact::TransactionResult;

@@ -1,39 +1,44 @@
-//! Pull: an entity as a map, as far as a pattern goes.
+//! Pull: an entity as a map, selected by a pattern.
 
 use std::collections::BTreeMap;
 
 use rung_edn::{Map, Name, Value};
 
-use crate::datom::{Entity, encoded};
-use crate::db::{Db, Moment, entity_value};
-use crate::query::{Bounds, Held, Watch, call_function};
+use crate::datom::{Entity, encode_value};
+use crate::db::{Db, Snapshot, entity_value};
+use crate::query::{Bounds, MemoryReservation, QueryWatch, call_function};
 use crate::schema::Attribute;
-use crate::transact::forward;
+use crate::transact::forward_name;
 use crate::{Error, Result};
 
-/// Values of an attribute where nothing is said.
-const LIMIT: usize = 1_000;
-/// Entities within entities.
+/// Values of an attribute if the pattern sets no limit.
+const DEFAULT_LIMIT: usize = 1_000;
+/// Depth of nested entities.
 const MAX_DEPTH: usize = 200;
-/// Bytes of memory that a value takes beside what it says, with the key that it is under.
+/// Bytes of memory of a value without its content, including its key.
 const MEMBER_BYTES: usize = 100;
 
-fn wrong<T>(why: impl Into<String>) -> Result<T> {
+fn invalid_query<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::Query(why.into()))
 }
 
 impl Db {
-    /// An entity as a map, as far as the pattern goes.
+    /// Returns an entity as a map, selected by a pattern.
     pub fn pull(&self, pattern: &Value, entity: &Value) -> Result<Value> {
-        self.pull_within(pattern, entity, &Bounds::default())
+        self.pull_with_bounds(pattern, entity, &Bounds::default())
     }
 
-    /// An entity as a map, as far as the pattern goes and the bounds allow. Entities that lead to each other in many ways are told
-    /// once for every way, so there is no telling beforehand how much that is.
-    pub fn pull_within(&self, pattern: &Value, entity: &Value, bounds: &Bounds) -> Result<Value> {
-        let watch = bounds.watch();
+    /// Returns an entity as a map, selected by a pattern. An entity that is reached over several paths is repeated for each of
+    /// them, so the size of the result cannot be known beforehand; the bounds limit it.
+    pub fn pull_with_bounds(
+        &self,
+        pattern: &Value,
+        entity: &Value,
+        bounds: &Bounds,
+    ) -> Result<Value> {
+        let watch = bounds.start_watch();
         self.read(|moment| {
-            let puller = Puller::read(moment, pattern)?;
+            let puller = Puller::parse(moment, pattern)?;
             match moment.entity_id(entity)? {
                 Some(e) => puller.pull(moment, e, &watch),
                 None => Ok(Value::Nil),
@@ -42,47 +47,47 @@ impl Db {
     }
 }
 
-/// A pattern that was understood.
+/// A parsed pattern.
 #[derive(Debug, Clone)]
 pub(crate) struct Puller {
-    /// Whether everything is wanted.
-    all: bool,
-    specs: Vec<Spec>,
+    /// Whether the pattern has `*`.
+    has_wildcard: bool,
+    specs: Vec<AttributeSpec>,
 }
 
 #[derive(Debug, Clone)]
-struct Spec {
+struct AttributeSpec {
     attribute: Name,
     reverse: bool,
-    /// Under which key.
+    /// The key of the value in the result.
     key: Value,
     limit: Option<usize>,
     default: Option<Value>,
     function: Option<Name>,
-    within: Within,
+    nested: NestedPull,
 }
 
-/// What is wanted of the entities that an attribute leads to.
+/// How to pull the entities that an attribute refers to.
 #[derive(Debug, Clone)]
-enum Within {
-    /// What is usual.
-    Nothing,
+enum NestedPull {
+    /// No nested pattern: components as whole maps, other entities with only their `:db/id`.
+    Plain,
     Pattern(Puller),
-    /// The same, so many times.
-    Again(Option<usize>),
+    /// The same pattern again, at most so many times.
+    Recursion(Option<usize>),
 }
 
-/// Where a pull is.
-struct Path<'w> {
-    /// Entities within entities.
+/// The state of a pull.
+struct PullPath<'w> {
+    /// Depth of nested entities.
     depth: usize,
-    /// The entities that it came to by going on with the same pattern.
-    through: Vec<Entity>,
-    /// How often each recursion with a limit may still go on, by its key.
-    left: BTreeMap<Value, usize>,
-    /// What was found so far.
-    held: Held,
-    watch: &'w Watch,
+    /// The entities on the path since the pattern last changed, to detect cycles.
+    visited: Vec<Entity>,
+    /// The remaining depth of each limited recursion, by its key.
+    remaining: BTreeMap<Value, usize>,
+    /// The memory of the values found so far.
+    memory: MemoryReservation,
+    watch: &'w QueryWatch,
 }
 
 fn is_symbol(value: &Value, name: &str) -> bool {
@@ -94,7 +99,7 @@ fn is_symbol(value: &Value, name: &str) -> bool {
 }
 
 impl Puller {
-    pub(crate) fn read(moment: &Moment<'_>, pattern: &Value) -> Result<Self> {
+    pub(crate) fn parse(moment: &Snapshot<'_>, pattern: &Value) -> Result<Self> {
         let read;
         let pattern = match pattern {
             Value::String(text) if text.trim_start().starts_with('[') => {
@@ -104,68 +109,78 @@ impl Puller {
             other => other,
         };
         let Some(items) = pattern.as_sequence() else {
-            return wrong(format!(
-                "a pattern is a vector of attributes, and {pattern} is none"
+            return invalid_query(format!(
+                "a pull pattern is a vector of attributes; {pattern} is not"
             ));
         };
         let mut puller = Self {
-            all: false,
+            has_wildcard: false,
             specs: Vec::new(),
         };
         for item in items {
             if is_symbol(item, "*") {
-                puller.all = true;
+                puller.has_wildcard = true;
             } else if let Value::Map(members) = item {
                 for (key, within) in members {
-                    let mut spec = Spec::read(moment, key)?;
-                    spec.within = match within {
+                    let mut spec = AttributeSpec::read(moment, key)?;
+                    spec.nested = match within {
                         Value::Long(count) => match usize::try_from(*count) {
-                            Ok(count) if count > 0 => Within::Again(Some(count)),
+                            Ok(count) if count > 0 => NestedPull::Recursion(Some(count)),
                             _ => {
-                                return wrong(format!(
-                                    "a pattern goes on a positive number of times, not {count}"
+                                return invalid_query(format!(
+                                    "the recursion depth of a pull pattern is a positive number, not {count}"
                                 ));
                             }
                         },
-                        within if is_symbol(within, "...") => Within::Again(None),
-                        within => Within::Pattern(Self::read(moment, within)?),
+                        within if is_symbol(within, "...") => NestedPull::Recursion(None),
+                        within => NestedPull::Pattern(Self::parse(moment, within)?),
                     };
                     if !moment
                         .attribute(&spec.attribute)
                         .is_none_or(|attribute| attribute.is_ref())
                     {
-                        return wrong(format!(
-                            ":{} leads to no entity that could be pulled",
+                        return invalid_query(format!(
+                            ":{} is not a reference, so no entity can be pulled through it",
                             spec.attribute
                         ));
                     }
                     puller.specs.push(spec);
                 }
             } else {
-                puller.specs.push(Spec::read(moment, item)?);
+                puller.specs.push(AttributeSpec::read(moment, item)?);
             }
         }
         Ok(puller)
     }
 
-    /// The entity as a map, or nothing where there is nothing of it.
-    pub(crate) fn pull(&self, moment: &Moment<'_>, e: Entity, watch: &Watch) -> Result<Value> {
-        let mut path = Path {
+    /// Returns the entity as a map, or nil if nothing of it matches.
+    pub(crate) fn pull(
+        &self,
+        moment: &Snapshot<'_>,
+        e: Entity,
+        watch: &QueryWatch,
+    ) -> Result<Value> {
+        let mut path = PullPath {
             depth: 0,
-            through: Vec::new(),
-            left: BTreeMap::new(),
-            held: Held::default(),
+            visited: Vec::new(),
+            remaining: BTreeMap::new(),
+            memory: MemoryReservation::default(),
             watch,
         };
-        self.entity(moment, e, &mut path)
+        self.pull_entity(moment, e, &mut path)
     }
 
-    fn entity(&self, moment: &Moment<'_>, e: Entity, path: &mut Path<'_>) -> Result<Value> {
+    fn pull_entity(
+        &self,
+        moment: &Snapshot<'_>,
+        e: Entity,
+        path: &mut PullPath<'_>,
+    ) -> Result<Value> {
         if path.depth == MAX_DEPTH {
-            return Ok(id_alone(e));
+            return Ok(id_map(e));
         }
         path.depth += 1;
-        let pulled = self.members(moment, e, path);
+        let pulled = self.pull_members(moment, e, path);
         path.depth -= 1;
         let members = pulled?;
         Ok(if members.is_empty() {
@@ -175,11 +190,16 @@ impl Puller {
         })
     }
 
-    fn members(&self, moment: &Moment<'_>, e: Entity, path: &mut Path<'_>) -> Result<Map> {
+    fn pull_members(
+        &self,
+        moment: &Snapshot<'_>,
+        e: Entity,
+        path: &mut PullPath<'_>,
+    ) -> Result<Map> {
         let mut members = Map::new();
-        if self.all {
+        if self.has_wildcard {
             let mut own: Vec<u32> = Vec::new();
-            for fact in moment.of_entity(e, None)? {
+            for fact in moment.entity_facts(e, None)? {
                 let (_, a, _) = fact?;
                 if own.last() != Some(&a) {
                     own.push(a);
@@ -197,63 +217,63 @@ impl Puller {
                     .iter()
                     .any(|spec| spec.attribute == attribute.name && !spec.reverse);
                 if !said {
-                    let spec = Spec::plain(attribute.name.clone());
-                    spec.put(self, moment, e, path, &mut members)?;
+                    let spec = AttributeSpec::plain(attribute.name.clone());
+                    spec.insert_into(self, moment, e, path, &mut members)?;
                 }
             }
         }
         for spec in &self.specs {
-            spec.put(self, moment, e, path, &mut members)?;
+            spec.insert_into(self, moment, e, path, &mut members)?;
         }
         Ok(members)
     }
 }
 
-/// Bytes of what a value says, where that can be long.
-fn said_bytes(value: &Value) -> usize {
+/// Returns the bytes of a value's content, if it has a variable size.
+fn content_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
         Value::Bytes(bytes) => bytes.len(),
         Value::Vector(items) | Value::List(items) => items
             .iter()
-            .map(|item| MEMBER_BYTES + said_bytes(item))
+            .map(|item| MEMBER_BYTES + content_bytes(item))
             .sum(),
         Value::Set(items) => items
             .iter()
-            .map(|item| MEMBER_BYTES + said_bytes(item))
+            .map(|item| MEMBER_BYTES + content_bytes(item))
             .sum(),
         Value::Map(members) => {
             let each = members.iter();
-            each.map(|(key, value)| MEMBER_BYTES + said_bytes(key) + said_bytes(value))
+            each.map(|(key, value)| MEMBER_BYTES + content_bytes(key) + content_bytes(value))
                 .sum()
         }
         _ => 0,
     }
 }
 
-/// An entity of which nothing more is told.
-fn id_alone(e: Entity) -> Value {
+/// Returns a map with only the `:db/id` of an entity.
+fn id_map(e: Entity) -> Value {
     Value::Map(std::iter::once((Value::keyword("db/id"), entity_value(e))).collect())
 }
 
-impl Spec {
+impl AttributeSpec {
     fn plain(attribute: Name) -> Self {
         Self {
             key: Value::Keyword(attribute.clone()),
             attribute,
             reverse: false,
-            limit: Some(LIMIT),
+            limit: Some(DEFAULT_LIMIT),
             default: None,
             function: None,
-            within: Within::Nothing,
+            nested: NestedPull::Plain,
         }
     }
 
-    fn read(moment: &Moment<'_>, value: &Value) -> Result<Self> {
+    fn read(moment: &Snapshot<'_>, value: &Value) -> Result<Self> {
         match value {
-            Value::Keyword(name) => Self::named(moment, name),
+            Value::Keyword(name) => Self::from_name(moment, name),
             Value::String(text) => {
-                Self::named(moment, &Name::new(text.strip_prefix(':').unwrap_or(text)))
+                Self::from_name(moment, &Name::new(text.strip_prefix(':').unwrap_or(text)))
             }
             Value::Vector(items) | Value::List(items) => match &items[..] {
                 [form, attribute, value]
@@ -261,9 +281,9 @@ impl Spec {
                 {
                     let mut spec = Self::read(moment, attribute)?;
                     let (Value::Keyword(form) | Value::Symbol(form)) = form else {
-                        return wrong(format!("{form} is no option of a pattern"));
+                        return invalid_query(format!("{form} is not an option of a pull pattern"));
                     };
-                    spec.set(form.as_str(), value)?;
+                    spec.set_option(form.as_str(), value)?;
                     Ok(spec)
                 }
                 [attribute, options @ ..] if options.len().is_multiple_of(2) => {
@@ -272,29 +292,33 @@ impl Spec {
                         let name = match &pair[0] {
                             Value::Keyword(name) => name.as_str().to_owned(),
                             Value::String(text) => text.trim_start_matches(':').to_owned(),
-                            other => return wrong(format!("{other} is no option of a pattern")),
+                            other => {
+                                return invalid_query(format!(
+                                    "{other} is not an option of a pull pattern"
+                                ));
+                            }
                         };
-                        spec.set(&name, &pair[1])?;
+                        spec.set_option(&name, &pair[1])?;
                     }
                     Ok(spec)
                 }
-                _ => wrong(format!("{value} is no part of a pattern")),
+                _ => invalid_query(format!("{value} is not a part of a pull pattern")),
             },
-            other => wrong(format!(
-                "{other} is no part of a pattern: it is an attribute, a map or *"
+            other => invalid_query(format!(
+                "{other} is not a part of a pull pattern; a part is an attribute, a map or *"
             )),
         }
     }
 
-    fn named(moment: &Moment<'_>, name: &Name) -> Result<Self> {
+    fn from_name(moment: &Snapshot<'_>, name: &Name) -> Result<Self> {
         let mut spec = Self::plain(name.clone());
-        if let Some(forward) = forward(name) {
+        if let Some(forward) = forward_name(name) {
             let leads = moment
                 .attribute(&forward)
                 .is_none_or(|attribute| attribute.is_ref());
             if !leads {
-                return wrong(format!(
-                    ":{name} goes back by :{forward}, which leads to no entity"
+                return invalid_query(format!(
+                    ":{name} reverses :{forward}, which is not a reference"
                 ));
             }
             spec.attribute = forward;
@@ -303,7 +327,7 @@ impl Spec {
         Ok(spec)
     }
 
-    fn set(&mut self, option: &str, value: &Value) -> Result<()> {
+    fn set_option(&mut self, option: &str, value: &Value) -> Result<()> {
         match option {
             "as" => self.key = value.clone(),
             "default" => self.default = Some(value.clone()).filter(|value| !value.is_nil()),
@@ -312,31 +336,37 @@ impl Spec {
                     Value::Nil => None,
                     Value::Long(limit) if *limit > 0 => usize::try_from(*limit).ok(),
                     other => {
-                        return wrong(format!(":limit is a positive number or nil, not {other}"));
+                        return invalid_query(format!(
+                            ":limit must be a positive number or nil, not {other}"
+                        ));
                     }
                 };
             }
             "xform" => match value {
                 Value::Symbol(name) => self.function = Some(name.clone()),
                 Value::String(name) => self.function = Some(Name::new(&**name)),
-                other => return wrong(format!(":xform is a function's name, not {other}")),
+                other => {
+                    return invalid_query(format!(
+                        ":xform must be the name of a function, not {other}"
+                    ));
+                }
             },
             other => {
-                return wrong(format!(
-                    ":{other} is no option of a pattern: there are :as, :limit, :default and :xform"
+                return invalid_query(format!(
+                    ":{other} is not an option of a pull pattern; options are :as, :limit, :default and :xform"
                 ));
             }
         }
         Ok(())
     }
 
-    /// Puts what the entity has of the attribute among its members.
-    fn put(
+    /// Inserts the values of the attribute into the map of the entity.
+    fn insert_into(
         &self,
         puller: &Puller,
-        moment: &Moment<'_>,
+        moment: &Snapshot<'_>,
         e: Entity,
-        path: &mut Path<'_>,
+        path: &mut PullPath<'_>,
         members: &mut Map,
     ) -> Result<()> {
         let value = self
@@ -357,9 +387,9 @@ impl Spec {
     fn value(
         &self,
         puller: &Puller,
-        moment: &Moment<'_>,
+        moment: &Snapshot<'_>,
         e: Entity,
-        path: &mut Path<'_>,
+        path: &mut PullPath<'_>,
     ) -> Result<Option<Value>> {
         if self.attribute.as_str() == "db/id" && !self.reverse {
             return Ok(Some(entity_value(e)));
@@ -369,13 +399,13 @@ impl Spec {
         };
         let most = self.limit.unwrap_or(usize::MAX);
         if self.reverse {
-            let target = encoded(&entity_value(e));
+            let target = encode_value(&entity_value(e));
             let mut found = Vec::new();
             for holder in moment.holders(attribute.id, &target)?.take(most) {
-                path.held.take(MEMBER_BYTES, path.watch)?;
+                path.memory.reserve(MEMBER_BYTES, path.watch)?;
                 found.extend(self.entity(puller, moment, holder?, &attribute, path)?);
             }
-            // A part belongs to one whole.
+            // A component belongs to one entity.
             return Ok(if attribute.component {
                 found.into_iter().next()
             } else {
@@ -385,10 +415,10 @@ impl Spec {
             });
         }
         let mut values = Vec::new();
-        for fact in moment.of_entity(e, Some(attribute.id))?.take(most) {
-            let value = moment.value(attribute.id, fact?.2)?;
-            path.held
-                .take(MEMBER_BYTES + said_bytes(&value), path.watch)?;
+        for fact in moment.entity_facts(e, Some(attribute.id))?.take(most) {
+            let value = moment.decode_value(attribute.id, fact?.2)?;
+            path.memory
+                .reserve(MEMBER_BYTES + content_bytes(&value), path.watch)?;
             match value
                 .as_i64()
                 .and_then(|e| Entity::try_from(e).ok())
@@ -408,60 +438,60 @@ impl Spec {
         }))
     }
 
-    /// An entity that the attribute leads to.
+    /// Pulls an entity that the attribute refers to.
     fn entity(
         &self,
         puller: &Puller,
-        moment: &Moment<'_>,
+        moment: &Snapshot<'_>,
         e: Entity,
         attribute: &Attribute,
-        path: &mut Path<'_>,
+        path: &mut PullPath<'_>,
     ) -> Result<Option<Value>> {
         let something = |value: Value| (!value.is_nil()).then_some(value);
-        match &self.within {
-            Within::Pattern(within) => {
-                // It goes on with another pattern, which has come to nothing yet.
-                let through = std::mem::take(&mut path.through);
-                let left = std::mem::take(&mut path.left);
-                let found = within.entity(moment, e, path);
-                (path.through, path.left) = (through, left);
+        match &self.nested {
+            NestedPull::Pattern(within) => {
+                // The nested pattern starts with its own cycle check and recursion limits.
+                let through = std::mem::take(&mut path.visited);
+                let left = std::mem::take(&mut path.remaining);
+                let found = within.pull_entity(moment, e, path);
+                (path.visited, path.remaining) = (through, left);
                 Ok(something(found?))
             }
-            Within::Again(times) => {
-                if path.through.contains(&e) {
-                    return Ok(Some(id_alone(e)));
+            NestedPull::Recursion(times) => {
+                if path.visited.contains(&e) {
+                    return Ok(Some(id_map(e)));
                 }
                 if let Some(times) = times {
-                    let left = path.left.entry(self.key.clone()).or_insert(*times);
+                    let left = path.remaining.entry(self.key.clone()).or_insert(*times);
                     if *left == 0 {
                         return Ok(None);
                     }
                     *left -= 1;
                 }
-                path.through.push(e);
-                let found = puller.entity(moment, e, path);
-                path.through.pop();
-                if let (Some(_), Some(left)) = (times, path.left.get_mut(&self.key)) {
+                path.visited.push(e);
+                let found = puller.pull_entity(moment, e, path);
+                path.visited.pop();
+                if let (Some(_), Some(left)) = (times, path.remaining.get_mut(&self.key)) {
                     *left += 1;
                 }
                 Ok(something(found?))
             }
-            Within::Nothing if attribute.component && !self.reverse => {
-                if path.through.contains(&e) {
-                    return Ok(Some(id_alone(e)));
+            NestedPull::Plain if attribute.component && !self.reverse => {
+                if path.visited.contains(&e) {
+                    return Ok(Some(id_map(e)));
                 }
                 let all = Puller {
-                    all: true,
+                    has_wildcard: true,
                     specs: Vec::new(),
                 };
-                let left = std::mem::take(&mut path.left);
-                path.through.push(e);
-                let found = all.entity(moment, e, path);
-                path.through.pop();
-                path.left = left;
-                Ok(Some(something(found?).unwrap_or_else(|| id_alone(e))))
+                let left = std::mem::take(&mut path.remaining);
+                path.visited.push(e);
+                let found = all.pull_entity(moment, e, path);
+                path.visited.pop();
+                path.remaining = left;
+                Ok(Some(something(found?).unwrap_or_else(|| id_map(e))))
             }
-            Within::Nothing => Ok(Some(id_alone(e))),
+            NestedPull::Plain => Ok(Some(id_map(e))),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! A sample of each attribute's datoms, which tells a planner how values are spread without a look at all of them.
+//! A sample of each attribute's datoms, from which the query planner estimates how values are distributed.
 //!
-//! A datom is in the sample where its digest is below a bound, and the bound is halved whenever the sample has grown too large. So
-//! which datoms are in it follows from the datoms alone: each has the same chance, whatever the order in which they came, and one
-//! that is retracted leaves it.
+//! A datom is in the sample if its digest is below a bound, and the bound is halved whenever the sample grows too large. So the
+//! sample is a function of the datoms alone: each has the same chance, in whatever order they were added, and a retracted datom
+//! leaves it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -11,21 +11,21 @@ use std::hash::Hasher as _;
 use rung_kv::{Batch, Table, View};
 use rustc_hash::FxHasher;
 
-use crate::datom::A;
+use crate::datom::ATTRIBUTE_BYTES;
 use crate::{Error, Result};
 
-/// Datoms of one attribute, at most.
-const MOST: u32 = 256;
+/// Sampled datoms of one attribute, at most.
+const MAX_SAMPLE_DATOMS: u32 = 256;
 
-/// How large a sample is, and how many times its bound was halved.
+/// The size of a sample, and how many times its bound was halved.
 #[derive(Debug, Clone, Copy, Default)]
-struct Extent {
+struct SampleExtent {
     halved: u32,
     size: u32,
 }
 
-impl Extent {
-    fn read(view: View<'_>, table: Table, a: u32) -> Result<Self> {
+impl SampleExtent {
+    fn load(view: View<'_>, table: Table, a: u32) -> Result<Self> {
         let Some(row) = view.get(table, &a.to_be_bytes())? else {
             return Ok(Self::default());
         };
@@ -36,12 +36,12 @@ impl Extent {
         Ok(Self { halved, size })
     }
 
-    fn takes(self, key: &[u8]) -> bool {
+    fn includes(self, key: &[u8]) -> bool {
         digest(key).leading_zeros() >= self.halved
     }
 }
 
-/// A number that looks like chance, and is the same for the same key.
+/// Returns a pseudo-random number that depends only on the key.
 fn digest(key: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(key);
@@ -51,17 +51,17 @@ fn digest(key: &[u8]) -> u64 {
 
 /// The samples that a transaction changes.
 #[derive(Debug, Default)]
-pub(crate) struct Samples(HashMap<u32, Extent>);
+pub(crate) struct DatomSamples(HashMap<u32, SampleExtent>);
 
-impl Samples {
-    fn extent(&mut self, view: View<'_>, table: Table, a: u32) -> Result<&mut Extent> {
+impl DatomSamples {
+    fn extent(&mut self, view: View<'_>, table: Table, a: u32) -> Result<&mut SampleExtent> {
         Ok(match self.0.entry(a) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(vacant) => vacant.insert(Extent::read(view, table, a)?),
+            Entry::Vacant(vacant) => vacant.insert(SampleExtent::load(view, table, a)?),
         })
     }
 
-    /// Takes in a datom that was not there, by its key in the order of values.
+    /// Adds a new datom, by its `ave` key.
     pub(crate) fn add(
         &mut self,
         batch: &mut Batch<'_>,
@@ -70,17 +70,17 @@ impl Samples {
         key: &[u8],
     ) -> Result<()> {
         let extent = self.extent(batch.view(), table, a)?;
-        if !extent.takes(key) {
+        if !extent.includes(key) {
             return Ok(());
         }
         batch.put(table, key, &[])?;
         extent.size += 1;
-        while extent.size > MOST {
+        while extent.size > MAX_SAMPLE_DATOMS {
             extent.halved += 1;
             let mut left = Vec::new();
             for pair in batch.view().prefix(table, &a.to_be_bytes())? {
                 let (key, _) = pair?;
-                if key.len() > A && !extent.takes(key) {
+                if key.len() > ATTRIBUTE_BYTES && !extent.includes(key) {
                     left.push(key.to_vec());
                 }
             }
@@ -92,7 +92,7 @@ impl Samples {
         Ok(())
     }
 
-    /// Lets go of a datom that was there.
+    /// Removes a datom, by its `ave` key.
     pub(crate) fn remove(
         &mut self,
         batch: &mut Batch<'_>,
@@ -101,13 +101,13 @@ impl Samples {
         key: &[u8],
     ) -> Result<()> {
         let extent = self.extent(batch.view(), table, a)?;
-        if extent.takes(key) && batch.delete(table, key)? {
+        if extent.includes(key) && batch.delete(table, key)? {
             extent.size -= 1;
         }
         Ok(())
     }
 
-    /// Keeps what was changed.
+    /// Stores the changed sizes and bounds.
     pub(crate) fn store(&mut self, batch: &mut Batch<'_>, table: Table) -> Result<()> {
         for (a, extent) in self.0.drain() {
             let mut row = extent.halved.to_be_bytes().to_vec();
@@ -118,12 +118,12 @@ impl Samples {
     }
 }
 
-/// The keys of an attribute's sample, in the order of values.
-pub(crate) fn keys(view: View<'_>, table: Table, a: u32) -> Result<Vec<&[u8]>> {
+/// Returns the `ave` keys of an attribute's sample, in the order of values.
+pub(crate) fn sample_keys(view: View<'_>, table: Table, a: u32) -> Result<Vec<&[u8]>> {
     let mut keys = Vec::new();
     for pair in view.prefix(table, &a.to_be_bytes())? {
         let (key, _) = pair?;
-        if key.len() > A {
+        if key.len() > ATTRIBUTE_BYTES {
             keys.push(key);
         }
     }
@@ -138,25 +138,25 @@ mod tests {
 
     use rung_edn::read;
 
-    use super::{Extent, MOST, keys};
-    use crate::{Db, Options};
+    use super::{MAX_SAMPLE_DATOMS, SampleExtent, sample_keys};
+    use crate::{Db, DbOptions};
 
-    /// The sample is what its bound takes of the datoms that there are, whatever became of others.
+    /// Checks that the sample is exactly the stored datoms below its bound.
     fn check(db: &Db) {
         db.read(|moment| {
             let a = moment.attribute(&"n".into()).unwrap().id;
-            let extent = Extent::read(moment.view, moment.tables.sample, a)?;
-            let sample = keys(moment.view, moment.tables.sample, a)?;
+            let extent = SampleExtent::load(moment.view, moment.tables.sample, a)?;
+            let sample = sample_keys(moment.view, moment.tables.sample, a)?;
             let mut there = Vec::new();
             for pair in moment.view.prefix(moment.tables.ave, &a.to_be_bytes())? {
                 let (key, _) = pair?;
-                if extent.takes(key) {
+                if extent.includes(key) {
                     there.push(key);
                 }
             }
             assert_eq!(sample, there);
             assert_eq!(sample.len(), usize::try_from(extent.size).unwrap());
-            assert!(extent.size <= MOST);
+            assert!(extent.size <= MAX_SAMPLE_DATOMS);
             Ok(())
         })
         .unwrap();
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn a_sample_follows_from_the_datoms() {
         let folder = tempfile::tempdir().unwrap();
-        let db = Db::open(folder.path(), &Options::default()).unwrap();
+        let db = Db::open(folder.path(), &DbOptions::default()).unwrap();
         let transact = |numbers: std::ops::Range<u32>, form: &dyn Fn(u32) -> String| {
             let mut text = "[".to_owned();
             numbers.for_each(|n| write!(text, "{}", form(n)).unwrap());

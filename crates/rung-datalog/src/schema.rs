@@ -1,51 +1,47 @@
-//! What is known of attributes.
+//! The schema: attributes and their properties.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rung_edn::{Map, Name, Value};
 
-use crate::document::Format;
+use crate::document::DocumentFormat;
 use crate::{Error, Result};
 
-/// Which values an attribute has. Without one they are anything.
+/// The type of an attribute's values. An attribute without a type has values of any type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     /// Text.
     String,
     /// Whole numbers of 64 bits.
     Long,
-    /// Binary fractions of 64 bits.
+    /// Floating-point numbers of 64 bits.
     Double,
-    /// Binary fractions of 32 bits.
+    /// Floating-point numbers of 32 bits.
     Float,
     /// Whole numbers of any length.
     BigInt,
     /// Decimal numbers of any length.
     BigDec,
-    /// Truth.
     Boolean,
-    /// Keywords.
     Keyword,
-    /// Symbols.
     Symbol,
-    /// Moments.
+    /// Points in time.
     Instant,
     /// Universally unique identifiers.
     Uuid,
-    /// Bytes.
     Bytes,
-    /// Entities.
+    /// References to entities.
     Ref,
-    /// Several values.
+    /// Tuples of values.
     Tuple,
     /// Vectors of numbers.
     Vec,
-    /// Documents.
+    /// Documents (`idoc`).
     Idoc,
 }
 
-/// Types by the names that they have in a schema.
+/// The types by their names in a schema.
 const TYPES: [(&str, Type); 16] = [
     ("string", Type::String),
     ("long", Type::Long),
@@ -66,8 +62,8 @@ const TYPES: [(&str, Type); 16] = [
 ];
 
 impl Type {
-    /// The type of that name, such as `:db.type/long`.
-    fn read(value: &Value) -> Option<Self> {
+    /// Parses a type name, such as `:db.type/long`.
+    fn parse(value: &Value) -> Option<Self> {
         let name = value
             .as_keyword()
             .filter(|name| name.namespace() == Some("db.type"))?;
@@ -75,52 +71,51 @@ impl Type {
         found.map(|(_, kind)| *kind)
     }
 
-    /// Its name in a schema.
+    /// Returns the name of the type in a schema.
     pub fn name(self) -> &'static str {
         let found = TYPES.iter().find(|(_, kind)| *kind == self);
         found.map_or("", |(name, _)| name)
     }
 }
 
-/// How a value of an attribute belongs to one entity alone.
+/// The kind of uniqueness of an attribute's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unique {
-    /// It is the entity's name: whoever says it means that entity.
+    /// A value identifies its entity: a map with it in a transaction means that entity.
     Identity,
-    /// Nobody else may have it.
+    /// A second entity with the same value is an error.
     Value,
 }
 
-/// What the parts of a tuple are.
+/// The parts of a tuple.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tuple {
-    /// The values of other attributes of the same entity, kept as they change.
+    /// The values of other attributes of the same entity, updated when they change.
     Attributes(Vec<Name>),
-    /// So many values of these types.
+    /// One value of each of these types.
     Types(Vec<Type>),
     /// Any number of values of this type.
-    Of(Type),
+    Homogeneous(Type),
 }
 
-/// What is known of an attribute.
+/// An attribute and its properties.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
-    /// Its number, which is smaller the earlier it came.
+    /// The id of the attribute. Ids increase in the order in which attributes are added.
     pub id: u32,
-    /// Its name.
     pub name: Name,
-    /// Which values it has.
+    /// The type of the values, if it is declared.
     pub kind: Option<Type>,
-    /// Whether an entity has any number of values.
+    /// Whether an entity can have several values (cardinality many).
     pub many: bool,
-    /// Whether a value belongs to one entity alone.
+    /// Whether and how values are unique.
     pub unique: Option<Unique>,
-    /// Whether the entity that it leads to is a part of this one.
+    /// Whether the referenced entity is a component of the referring one.
     pub component: bool,
-    /// What its parts are, where it is a tuple.
+    /// The parts of the values, if they are tuples.
     pub tuple: Option<Tuple>,
-    /// What else its schema says.
-    pub further: Map,
+    /// All other properties in the schema.
+    pub extra: Map,
 }
 
 impl Attribute {
@@ -133,16 +128,16 @@ impl Attribute {
             unique: None,
             component: false,
             tuple: None,
-            further: Map::new(),
+            extra: Map::new(),
         }
     }
 
-    /// Whether its values are entities.
+    /// Returns true if the values are references to entities.
     pub fn is_ref(&self) -> bool {
         self.kind == Some(Type::Ref)
     }
 
-    /// The attributes that it is made of.
+    /// Returns the attributes whose values make up the tuple.
     pub fn sources(&self) -> &[Name] {
         match &self.tuple {
             Some(Tuple::Attributes(names)) => names,
@@ -150,7 +145,7 @@ impl Attribute {
         }
     }
 
-    /// Takes in properties; what they do not say stays as it is.
+    /// Sets properties. Properties that are not given stay unchanged.
     fn apply(&mut self, properties: &Map) -> Result<()> {
         let name = self.name.clone();
         for (property, value) in properties {
@@ -161,7 +156,7 @@ impl Attribute {
                 Some("db/valueType") => {
                     self.kind = match value {
                         Value::Nil => None,
-                        value => Some(Type::read(value).ok_or_else(wrong)?),
+                        value => Some(Type::parse(value).ok_or_else(wrong)?),
                     };
                 }
                 Some("db/cardinality") => {
@@ -197,19 +192,21 @@ impl Attribute {
                 Some("db/tupleTypes") => {
                     let types = value.as_sequence().filter(|types| !types.is_empty());
                     let types: Option<Vec<Type>> =
-                        types.and_then(|types| types.iter().map(Type::read).collect());
+                        types.and_then(|types| types.iter().map(Type::parse).collect());
                     self.tuple = Some(Tuple::Types(types.ok_or_else(wrong)?));
                     self.kind = Some(Type::Tuple);
                 }
                 Some("db/tupleType") => {
-                    self.tuple = Some(Tuple::Of(Type::read(value).ok_or_else(wrong)?));
+                    self.tuple = Some(Tuple::Homogeneous(Type::parse(value).ok_or_else(wrong)?));
                     self.kind = Some(Type::Tuple);
                 }
-                Some("db/idocFormat") if Format::read(value).is_none() => return Err(wrong()),
+                Some("db/idocFormat") if DocumentFormat::parse(value).is_none() => {
+                    return Err(wrong());
+                }
                 Some("db/domain") if value.as_str().is_none() => return Err(wrong()),
                 Some("db/aid") => {}
                 Some(_) => {
-                    self.further.insert(property.clone(), value.clone());
+                    self.extra.insert(property.clone(), value.clone());
                 }
                 None => return Err(wrong()),
             }
@@ -220,26 +217,26 @@ impl Attribute {
     fn check(&self) -> Result<()> {
         let refuse = |why: &str| Err(Error::Schema(format!("attribute :{} {why}", self.name)));
         if self.component && !self.is_ref() {
-            return refuse("is a component, so it must have :db/valueType :db.type/ref");
+            return refuse("is a component and needs :db/valueType :db.type/ref");
         }
         if self.kind == Some(Type::Tuple) && self.tuple.is_none() {
-            return refuse(
-                "is a tuple: say of what with :db/tupleAttrs, :db/tupleTypes or :db/tupleType",
-            );
+            return refuse("is a tuple and needs :db/tupleAttrs, :db/tupleTypes or :db/tupleType");
         }
-        let embedded = self.further.get(&Value::keyword("db/embedding"));
+        let embedded = self.extra.get(&Value::keyword("db/embedding"));
         if embedded.is_some_and(Value::is_truthy)
             && self.kind.is_some_and(|kind| kind != Type::String)
         {
-            return refuse("has embeddings, so it must have :db/valueType :db.type/string");
+            return refuse("has embeddings and needs :db/valueType :db.type/string");
         }
         if !self.sources().is_empty() && self.many {
-            return refuse("is made of other attributes, so it has one value");
+            return refuse(
+                "is a tuple of other attributes and needs :db/cardinality :db.cardinality/one",
+            );
         }
         Ok(())
     }
 
-    /// As a schema has it.
+    /// Returns the properties as they are written in a schema.
     pub fn properties(&self) -> Map {
         let mut told = Map::new();
         let mut tell = |name: &str, value: Value| {
@@ -268,22 +265,22 @@ impl Attribute {
                 let types = types.iter().map(|kind| kind_value(*kind));
                 tell("db/tupleTypes", Value::Vector(types.collect()));
             }
-            Some(Tuple::Of(kind)) => tell("db/tupleType", kind_value(*kind)),
+            Some(Tuple::Homogeneous(kind)) => tell("db/tupleType", kind_value(*kind)),
             None => {}
         }
-        told.extend(self.further.clone());
+        told.extend(self.extra.clone());
         told
     }
 }
 
 fn kind_value(kind: Type) -> Value {
-    Value::Keyword(Name::within("db.type", kind.name()))
+    Value::Keyword(Name::with_namespace("db.type", kind.name()))
 }
 
-/// An attribute as it was, if it was there, and as it is.
-pub(crate) type Changed = (Option<Arc<Attribute>>, Arc<Attribute>);
+/// An attribute before a change, if it existed, and after it.
+pub(crate) type AttributeChange = (Option<Arc<Attribute>>, Arc<Attribute>);
 
-/// The name of an entity, by which it can be called.
+/// The attribute whose value is the ident of an entity.
 pub(crate) const IDENT: &str = "db/ident";
 
 /// The attributes of a database.
@@ -291,12 +288,12 @@ pub(crate) const IDENT: &str = "db/ident";
 pub struct Schema {
     by_id: Vec<Arc<Attribute>>,
     by_name: HashMap<Name, u32>,
-    /// The numbers of attributes that are not there for whoever reads by this schema.
+    /// The ids of attributes that an attribute filter hides.
     hidden: HashSet<u32>,
 }
 
 impl Schema {
-    /// A schema that knows what every database knows.
+    /// Creates the schema of a new database, which has `:db/ident`.
     pub(crate) fn new() -> Self {
         let mut schema = Self::default();
         let ident = schema.add(IDENT.into());
@@ -306,30 +303,30 @@ impl Schema {
         schema
     }
 
-    /// The attribute of that name.
+    /// Returns the attribute of that name.
     pub fn get(&self, name: &Name) -> Option<&Arc<Attribute>> {
         self.by_name.get(name).map(|id| &self.by_id[*id as usize])
     }
 
-    /// The attribute of that number.
+    /// Returns the attribute of that id.
     pub fn by_id(&self, id: u32) -> Option<&Arc<Attribute>> {
         let attribute = self.by_id.get(id as usize);
         attribute.filter(|_| !self.hidden.contains(&id))
     }
 
-    /// All attributes, the oldest first.
+    /// Returns all attributes, the oldest first.
     pub fn attributes(&self) -> impl Iterator<Item = &Arc<Attribute>> {
         let all = self.by_id.iter();
         all.filter(|attribute| !self.hidden.contains(&attribute.id))
     }
 
-    /// Whether there are attributes that are not shown.
-    pub(crate) fn is_narrow(&self) -> bool {
+    /// Whether some attributes are hidden.
+    pub(crate) fn is_filtered(&self) -> bool {
         !self.hidden.is_empty()
     }
 
-    /// Hides every attribute but those of which this is true.
-    pub(crate) fn show_only(&mut self, sees: impl Fn(&Name) -> bool) {
+    /// Hides the attributes for which `sees` returns false.
+    pub(crate) fn hide_except(&mut self, sees: impl Fn(&Name) -> bool) {
         self.by_name.retain(|name, id| {
             let is_seen = sees(name);
             if !is_seen {
@@ -339,7 +336,7 @@ impl Schema {
         });
     }
 
-    /// Adds an attribute of which nothing is known but its name.
+    /// Adds an attribute without properties.
     pub(crate) fn add(&mut self, name: Name) -> Arc<Attribute> {
         let id = u32::try_from(self.by_id.len()).expect("there are fewer attributes than that");
         let attribute = Arc::new(Attribute::new(id, name.clone()));
@@ -348,35 +345,35 @@ impl Schema {
         attribute
     }
 
-    /// Adds an attribute with values of a type.
+    /// Adds an attribute of a type.
     pub(crate) fn add_typed(&mut self, name: Name, kind: Type) -> Arc<Attribute> {
         let id = self.add(name).id as usize;
         Arc::make_mut(&mut self.by_id[id]).kind = Some(kind);
         self.by_id[id].clone()
     }
 
-    /// Takes in a schema: a map of attributes to their properties. The attributes that it changed, as they were and as they are.
-    pub(crate) fn apply(&mut self, given: &Value) -> Result<Vec<Changed>> {
+    /// Applies a schema: a map of attributes to their properties. Returns the changed attributes.
+    pub(crate) fn apply(&mut self, given: &Value) -> Result<Vec<AttributeChange>> {
         let members = given.as_map().ok_or_else(|| {
-            Error::Schema("a schema is a map of attributes to their properties".to_owned())
+            Error::Schema("a schema must be a map of attributes to their properties".to_owned())
         })?;
         let mut changed = Vec::new();
         for (name, properties) in members {
             let Some(name) = name.as_keyword() else {
                 return Err(Error::Schema(format!(
-                    "an attribute is a keyword, and {name} is none"
+                    "an attribute is a keyword; {name} is not"
                 )));
             };
             let empty = Map::new();
             let properties = match properties {
                 Value::Nil => &empty,
-                properties => properties
-                    .as_map()
-                    .ok_or_else(|| Error::Schema(format!("the properties of :{name} are a map")))?,
+                properties => properties.as_map().ok_or_else(|| {
+                    Error::Schema(format!("the properties of :{name} must be a map"))
+                })?,
             };
             if !name.is_readable() {
                 let why = format!(
-                    "{:?} is no attribute's name: it could not be read back",
+                    "{:?} is not a valid attribute name: it is not a valid keyword",
                     name.as_str()
                 );
                 return Err(Error::Schema(why));
@@ -399,7 +396,7 @@ impl Schema {
                     .is_some_and(|source| source.many || !source.sources().is_empty());
                 if many {
                     let why = format!(
-                        "attribute :{} is made of :{source}, which must have one value of its own",
+                        "attribute :{} is a tuple of :{source}, which must have cardinality one and not be such a tuple",
                         attribute.name
                     );
                     return Err(Error::Schema(why));
@@ -409,15 +406,15 @@ impl Schema {
         Ok(changed)
     }
 
-    /// Removes the name of an attribute, whose number is not given again.
-    pub(crate) fn rename(&mut self, from: &Name, to: Name) -> Result<Changed> {
+    /// Renames an attribute. Its id stays the same.
+    pub(crate) fn rename(&mut self, from: &Name, to: Name) -> Result<AttributeChange> {
         if self.by_name.contains_key(&to) {
-            return Err(Error::Schema(format!(
-                "there is an attribute :{to} already"
-            )));
+            return Err(Error::Schema(format!("the attribute :{to} exists already")));
         }
         let Some(id) = self.by_name.remove(from) else {
-            return Err(Error::Schema(format!("there is no attribute :{from}")));
+            return Err(Error::Schema(format!(
+                "the attribute :{from} does not exist"
+            )));
         };
         let before = self.by_id[id as usize].clone();
         Arc::make_mut(&mut self.by_id[id as usize]).name = to.clone();
@@ -425,7 +422,7 @@ impl Schema {
         Ok((Some(before), self.by_id[id as usize].clone()))
     }
 
-    /// As a map of attributes to their properties.
+    /// Returns the schema as a map of attributes to their properties.
     pub fn to_value(&self) -> Value {
         let each = |attribute: &Arc<Attribute>| {
             let name = Value::Keyword(attribute.name.clone());

@@ -1,4 +1,4 @@
-//! Transactions: what is to be, said as data, done whole or not at all.
+//! Transactions: changes described as data and applied atomically.
 
 mod facts;
 
@@ -10,48 +10,50 @@ use rung_kv::Batch;
 
 use crate::coerce::coerce;
 use crate::datom::{Datom, Entity};
-use crate::db::{Db, Moment, Tables, entity_value, meta, number, put_number, store_schema};
-use crate::embedding::{Prepared, Texts};
-use crate::likeness::{Changes, Indexes};
-use crate::sample::Samples;
+use crate::db::{
+    DatomTables, Db, Snapshot, entity_value, meta, put_number, read_number, store_schema,
+};
+use crate::embedding::{PreparedVectors, Texts};
+use crate::sample::DatomSamples;
 use crate::schema::{Attribute, Schema, Unique};
+use crate::search_indexes::{IndexChanges, SearchIndexes};
 use crate::{Error, Result};
 
-/// The greatest entity that may be named by number.
+/// The greatest entity id that a transaction may give.
 const MAX_ENTITY: Entity = 1 << 53;
 
-/// What a transaction did.
+/// The result of a transaction.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Report {
-    /// Which transaction it was.
+pub struct TransactionResult {
+    /// The number of the transaction.
     pub tx: u64,
-    /// Facts that came, and facts that went.
+    /// The added and the retracted facts.
     pub datoms: Vec<Datom>,
-    /// Which entities the temporary names stand for, in the order in which they came up.
+    /// The entity of each temporary id, in the order in which the ids first appear.
     pub tempids: Map,
-    /// The schema after it.
+    /// The schema after the transaction.
     pub schema: Arc<Schema>,
 }
 
 impl Db {
-    /// Does a transaction: a sequence of entities as maps and of operations as vectors.
-    pub fn transact(&self, given: &Value) -> Result<Report> {
+    /// Applies a transaction: a sequence of entities as maps and of operations as vectors.
+    pub fn transact(&self, given: &Value) -> Result<TransactionResult> {
         let forms = given.as_sequence().ok_or_else(|| {
-            Error::Transaction("a transaction is a vector of maps and operations".to_owned())
+            Error::Transaction("a transaction must be a vector of maps and operations".to_owned())
         })?;
         let closed = self.is_closed()?;
-        let now = self.option("auto-entity-time?")?.then(now_ms);
-        // A temporary name may turn out to stand for an entity that is there when it was given a new one already.
-        // Then everything is done anew, and it stands for that one from the beginning.
+        let now = self.is_option_set("auto-entity-time?")?.then(now_ms);
+        // A temporary id may turn out to mean an existing entity after it was bound to a new one. Then the transaction restarts,
+        // with the id bound to the existing entity from the beginning.
         let mut known = Map::new();
-        // And so it is where vectors of texts are needed: they are made while nobody is kept from writing.
-        let mut prepared = Prepared::default();
+        // The transaction also restarts if texts need vectors: they are computed outside of it, so that writers do not wait.
+        let mut prepared = PreparedVectors::default();
         loop {
             let (version, indexes) = self.open_indexes()?;
             let (mut again, mut is_stale, mut texts) = (None, false, None);
             let done = self.write(|batch, schema| {
-                // Somebody may have changed the schema meanwhile, and with it what goes into which index.
-                is_stale = number(batch.view(), self.tables().meta, meta::VERSION)? != version;
+                // Another writer may have changed the schema, and with it the set of search indexes.
+                is_stale = read_number(batch.view(), self.tables().meta, meta::VERSION)? != version;
                 if is_stale {
                     return Err(conflict("the schema has changed"));
                 }
@@ -71,29 +73,31 @@ impl Db {
                     now,
                     schema_grew: false,
                     tempids: Map::new(),
-                    known: &known,
-                    only_values: BTreeSet::new(),
+                    bound_tempids: &known,
+                    value_only_tempids: BTreeSet::new(),
                     datoms: Vec::new(),
                     counts: HashMap::new(),
-                    samples: Samples::default(),
+                    samples: DatomSamples::default(),
                     indexes: indexes.clone(),
-                    alike: Changes::default(),
+                    index_changes: IndexChanges::default(),
                     prepared: &prepared,
-                    made_of,
-                    tuples: BTreeSet::new(),
+                    tuples_by_source: made_of,
+                    stale_tuples: BTreeSet::new(),
                     queue: forms.iter().cloned().collect(),
                 };
                 let done = transaction.run();
-                if let Err(Stop::Again(tempid, e)) = &done {
+                if let Err(TransactionStop::Restart(tempid, e)) = &done {
                     again = Some((tempid.clone(), *e));
                 }
                 done.map_err(|stop| match stop {
-                    Stop::Failed(error) => error,
-                    Stop::Wanting(wanting) => {
+                    TransactionStop::Failed(error) => error,
+                    TransactionStop::NeedsVectors(wanting) => {
                         texts = Some(wanting);
                         conflict("texts have no vectors yet")
                     }
-                    Stop::Again(tempid, _) => conflict(format!("{tempid} stands for two entities")),
+                    TransactionStop::Restart(tempid, _) => conflict(format!(
+                        "the temporary id {tempid} resolves to two entities"
+                    )),
                 })
             });
             if is_stale {
@@ -120,70 +124,70 @@ fn now_ms() -> i64 {
     })
 }
 
-fn wrong(why: impl Into<String>) -> Stop {
-    Stop::Failed(Error::Transaction(why.into()))
+fn invalid_transaction(why: impl Into<String>) -> TransactionStop {
+    TransactionStop::Failed(Error::Transaction(why.into()))
 }
 
 fn conflict(why: impl Into<String>) -> Error {
     Error::Conflict(why.into())
 }
 
-/// Why a transaction came to an end early.
-enum Stop {
+/// Why a transaction stopped before its end.
+enum TransactionStop {
     Failed(Error),
-    /// A temporary name stands for this entity.
-    Again(Value, Entity),
-    /// The vectors of these texts are needed.
-    Wanting(Texts),
+    /// The transaction must restart with the temporary id bound to this entity.
+    Restart(Value, Entity),
+    /// The transaction must restart with the vectors of these texts.
+    NeedsVectors(Texts),
 }
 
-impl From<Error> for Stop {
+impl From<Error> for TransactionStop {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<rung_kv::Error> for Stop {
+impl From<rung_kv::Error> for TransactionStop {
     fn from(error: rung_kv::Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
-type Step<T> = std::result::Result<T, Stop>;
+type StepResult<T> = std::result::Result<T, TransactionStop>;
 
-/// A transaction under way.
+/// A running transaction.
 struct Transaction<'b, 'e, 'k> {
     batch: &'b mut Batch<'e>,
-    tables: Tables,
+    tables: DatomTables,
     max_entity: Entity,
     tx: u64,
     schema: Arc<Schema>,
     closed: bool,
-    /// The time, where it is said of entities when they came and changed.
+    /// The time in milliseconds, if the database records when entities are created and changed.
     now: Option<i64>,
     schema_grew: bool,
     tempids: Map,
-    /// What temporary names stand for from the beginning.
-    known: &'k Map,
-    /// Temporary names of which nothing is said yet.
-    only_values: BTreeSet<Value>,
+    /// Temporary ids that are bound to entities from the beginning.
+    bound_tempids: &'k Map,
+    /// Temporary ids that have been used only as values so far.
+    value_only_tempids: BTreeSet<Value>,
     datoms: Vec<Datom>,
-    /// By how much the number of datoms of an attribute changes.
+    /// The change of the number of datoms, by attribute id.
     counts: HashMap<u32, i64>,
-    samples: Samples,
-    indexes: Arc<Indexes>,
-    /// What becomes of indexes.
-    alike: Changes,
-    /// Vectors that were made for it.
-    prepared: &'k Prepared,
-    /// The tuples that an attribute is part of.
-    made_of: HashMap<Name, Vec<u32>>,
-    /// Tuples whose parts have changed.
-    tuples: BTreeSet<(Entity, u32)>,
+    samples: DatomSamples,
+    indexes: Arc<SearchIndexes>,
+    /// The changes to the search indexes.
+    index_changes: IndexChanges,
+    /// Vectors that were computed before the transaction.
+    prepared: &'k PreparedVectors,
+    /// The tuple attributes that an attribute is part of.
+    tuples_by_source: HashMap<Name, Vec<u32>>,
+    /// Tuples whose parts have changed, by entity and attribute.
+    stale_tuples: BTreeSet<(Entity, u32)>,
     queue: VecDeque<Value>,
 }
 
-/// An operation, by its names.
+/// An operation of a transaction.
 enum Operation {
     Add,
     Retract,
@@ -194,7 +198,7 @@ enum Operation {
 }
 
 impl Operation {
-    fn read(name: &Name) -> Option<Self> {
+    fn parse(name: &Name) -> Option<Self> {
         match name.as_str() {
             "db/add" => Some(Self::Add),
             "db/retract" => Some(Self::Retract),
@@ -216,32 +220,32 @@ fn is_tempid(value: &Value) -> bool {
 }
 
 impl Transaction<'_, '_, '_> {
-    fn run(&mut self) -> Step<Report> {
+    fn run(&mut self) -> StepResult<TransactionResult> {
         let view = self.batch.view();
-        self.max_entity = number(view, self.tables.meta, meta::MAX_ENTITY)?;
-        self.tx = number(view, self.tables.meta, meta::MAX_TX)? + 1;
+        self.max_entity = read_number(view, self.tables.meta, meta::MAX_ENTITY)?;
+        self.tx = read_number(view, self.tables.meta, meta::MAX_TX)? + 1;
         while let Some(form) = self.queue.pop_front() {
             match &form {
-                Value::Map(members) => self.entity(members)?,
-                Value::Vector(items) | Value::List(items) => self.operation(&form, items)?,
+                Value::Map(members) => self.apply_entity_map(members)?,
+                Value::Vector(items) | Value::List(items) => self.apply_operation(&form, items)?,
                 Value::Nil => {}
                 other => {
-                    return Err(wrong(format!(
-                        "a transaction has maps and operations, and {other} is neither"
+                    return Err(invalid_transaction(format!(
+                        "a transaction has maps and operations; {other} is neither"
                     )));
                 }
             }
-            self.settle_tuples()?;
+            self.update_tuples()?;
         }
-        if let Some(tempid) = self.only_values.first() {
-            return Err(wrong(format!(
-                "the temporary id {tempid} is used as a value only: nothing is said of it"
+        if let Some(tempid) = self.value_only_tempids.first() {
+            return Err(invalid_transaction(format!(
+                "the temporary id {tempid} is used only as a value; add an attribute to its entity"
             )));
         }
-        self.settle_times()?;
+        self.update_timestamps()?;
         for (a, change) in std::mem::take(&mut self.counts) {
             let key = a.to_be_bytes();
-            let before = number(self.batch.view(), self.tables.counts, &key)?;
+            let before = read_number(self.batch.view(), self.tables.counts, &key)?;
             put_number(
                 self.batch,
                 self.tables.counts,
@@ -249,11 +253,13 @@ impl Transaction<'_, '_, '_> {
                 before.saturating_add_signed(change),
             )?;
         }
-        let texts = self.alike.wanting(&self.indexes, self.prepared)?;
+        let texts = self
+            .index_changes
+            .missing_texts(&self.indexes, self.prepared)?;
         if !texts.is_empty() {
-            return Err(Stop::Wanting(texts));
+            return Err(TransactionStop::NeedsVectors(texts));
         }
-        self.alike
+        self.index_changes
             .apply(self.batch, self.tables.meta, &self.indexes, self.prepared)?;
         self.samples.store(self.batch, self.tables.sample)?;
         put_number(
@@ -266,7 +272,7 @@ impl Transaction<'_, '_, '_> {
         if self.schema_grew {
             store_schema(self.batch, self.tables, &self.schema)?;
         }
-        Ok(Report {
+        Ok(TransactionResult {
             tx: self.tx,
             datoms: std::mem::take(&mut self.datoms),
             tempids: std::mem::take(&mut self.tempids),
@@ -274,8 +280,8 @@ impl Transaction<'_, '_, '_> {
         })
     }
 
-    fn moment(&self) -> Moment<'_> {
-        Moment {
+    fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot {
             view: self.batch.view(),
             tables: self.tables,
             schema: self.schema.clone(),
@@ -283,13 +289,13 @@ impl Transaction<'_, '_, '_> {
         }
     }
 
-    /// The attribute of that name, which comes to be where it is not there.
-    fn attribute(&mut self, name: &Value) -> Step<Arc<Attribute>> {
+    /// Returns the attribute of that name. Adds it if it does not exist and the schema is open.
+    fn attribute(&mut self, name: &Value) -> StepResult<Arc<Attribute>> {
         let name = match name {
             Value::Keyword(name) => name.clone(),
             other => {
-                return Err(wrong(format!(
-                    "an attribute is a keyword, and {other} is none"
+                return Err(invalid_transaction(format!(
+                    "an attribute is a keyword; {other} is not"
                 )));
             }
         };
@@ -297,34 +303,34 @@ impl Transaction<'_, '_, '_> {
             return Ok(attribute.clone());
         }
         if !name.is_readable() {
-            return Err(wrong(format!(
-                "{:?} is no attribute's name: it could not be read back",
+            return Err(invalid_transaction(format!(
+                "{:?} is not a valid attribute name: it is not a valid keyword",
                 name.as_str()
             )));
         }
         if name.name().starts_with('_') {
-            return Err(wrong(format!(
-                "an attribute's name does not begin with an underscore, as that of :{name}"
+            return Err(invalid_transaction(format!(
+                "the name of an attribute must not begin with an underscore: :{name}"
             )));
         }
         if self.closed {
-            return Err(wrong(format!(
-                "the schema is closed, and has no attribute :{name}"
+            return Err(invalid_transaction(format!(
+                "the schema is closed and has no attribute :{name}"
             )));
         }
         self.schema_grew = true;
         Ok(Arc::make_mut(&mut self.schema).add(name))
     }
 
-    /// A new entity.
-    fn fresh(&mut self) -> Entity {
+    /// Returns a new entity id.
+    fn new_entity(&mut self) -> Entity {
         self.max_entity += 1;
         self.max_entity
     }
 
-    /// The entity that a temporary name stands for.
-    fn of_tempid(&mut self, tempid: &Value) -> Entity {
-        let known = self.tempids.get(tempid).or(self.known.get(tempid));
+    /// Returns the entity that a temporary id stands for. Binds it to a new entity if it is unbound.
+    fn tempid_entity(&mut self, tempid: &Value) -> Entity {
+        let known = self.tempids.get(tempid).or(self.bound_tempids.get(tempid));
         if let Some(e) = known
             .and_then(Value::as_i64)
             .and_then(|e| Entity::try_from(e).ok())
@@ -332,19 +338,19 @@ impl Transaction<'_, '_, '_> {
             self.tempids.insert(tempid.clone(), entity_value(e));
             return e;
         }
-        let e = self.fresh();
+        let e = self.new_entity();
         self.tempids.insert(tempid.clone(), entity_value(e));
         e
     }
 
-    /// A temporary name turns out to stand for an entity.
-    fn bind_tempid(&mut self, tempid: &Value, e: Entity) -> Step<()> {
+    /// Binds a temporary id to an existing entity.
+    fn bind_tempid(&mut self, tempid: &Value, e: Entity) -> StepResult<()> {
         match self.tempids.get(tempid) {
             Some(known) if *known == entity_value(e) => Ok(()),
-            Some(_) => Err(Stop::Again(tempid.clone(), e)),
-            None => match self.known.get(tempid) {
+            Some(_) => Err(TransactionStop::Restart(tempid.clone(), e)),
+            None => match self.bound_tempids.get(tempid) {
                 Some(known) if *known != entity_value(e) => Err(conflict(format!(
-                    "the temporary id {tempid} stands for entity {known} and for entity {e}"
+                    "the temporary id {tempid} resolves to entity {known} and to entity {e}"
                 ))
                 .into()),
                 _ => {
@@ -355,42 +361,46 @@ impl Transaction<'_, '_, '_> {
         }
     }
 
-    /// The entity that is called so, which is there or may be: by number, name or lookup ref.
-    fn called(&mut self, called: &Value) -> Step<Entity> {
+    /// Resolves an entity id, an ident or a lookup ref. An entity id need not exist yet.
+    fn resolve_entity(&mut self, called: &Value) -> StepResult<Entity> {
         if let Value::Long(number) = called {
             let e = Entity::try_from(*number).ok().filter(|e| *e <= MAX_ENTITY);
-            let e = e.ok_or_else(|| wrong(format!("{called} is no entity's number")))?;
+            let e = e.ok_or_else(|| {
+                invalid_transaction(format!("{called} is not the number of an entity"))
+            })?;
             self.max_entity = self.max_entity.max(e);
             return Ok(e);
         }
-        let called = self.resolved(called);
-        match self.moment().entity_id(&called) {
+        let called = self.resolve_lookup_ref(called);
+        match self.snapshot().entity_id(&called) {
             Ok(Some(e)) => Ok(e),
-            Ok(None) => Err(wrong(format!("nothing is called {called}"))),
-            Err(Error::Query(why)) => Err(wrong(why)),
+            Ok(None) => Err(invalid_transaction(format!(
+                "no entity has the ident {called}"
+            ))),
+            Err(Error::Query(why)) => Err(invalid_transaction(why)),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// A lookup ref whose value may be a temporary name.
-    fn resolved(&mut self, called: &Value) -> Value {
+    /// Resolves the value of a lookup ref if it is a temporary id.
+    fn resolve_lookup_ref(&mut self, called: &Value) -> Value {
         if let Value::Vector(pair) = called
             && let [Value::Keyword(name), value] = &pair[..]
             && let Some(attribute) = self.schema.get(name).cloned()
             && attribute.is_ref()
             && is_tempid(value)
         {
-            let e = self.of_tempid(value);
+            let e = self.tempid_entity(value);
             return Value::Vector(vec![Value::Keyword(name.clone()), entity_value(e)]);
         }
         called.clone()
     }
 
-    /// The value as the attribute has it. An entity may be called by any of its names.
-    fn value(&mut self, attribute: &Attribute, value: &Value) -> Step<Value> {
+    /// Converts a value to the type of the attribute. References may be ids, temporary ids, idents or lookup refs.
+    fn convert_value(&mut self, attribute: &Attribute, value: &Value) -> StepResult<Value> {
         if value.is_nil() {
-            return Err(wrong(format!(
-                "the value of :{} is nil: leave it out, or retract it",
+            return Err(invalid_transaction(format!(
+                "the value of :{} is nil; leave the attribute out, or retract it",
                 attribute.name
             )));
         }
@@ -399,24 +409,24 @@ impl Transaction<'_, '_, '_> {
         }
         if is_tempid(value) {
             if !self.tempids.contains_key(value) {
-                self.only_values.insert(value.clone());
+                self.value_only_tempids.insert(value.clone());
             }
-            return Ok(entity_value(self.of_tempid(value)));
+            return Ok(entity_value(self.tempid_entity(value)));
         }
-        Ok(entity_value(self.called(value)?))
+        Ok(entity_value(self.resolve_entity(value)?))
     }
 
-    fn operation(&mut self, form: &Value, items: &[Value]) -> Step<()> {
+    fn apply_operation(&mut self, form: &Value, items: &[Value]) -> StepResult<()> {
         let Some(Value::Keyword(name)) = items.first() else {
-            return Err(wrong(format!(
-                "an operation begins with its name, and {form} does not"
+            return Err(invalid_transaction(format!(
+                "an operation begins with its name; {form} does not"
             )));
         };
         let name = name.clone();
         let arguments = &items[1..];
-        let Some(operation) = Operation::read(&name) else {
-            return Err(wrong(format!(
-                "there is no operation :{name}; there are :db/add, :db/retract, :db/retractEntity, :db.fn/retractAttribute, :db/cas and :db.fn/patchIdoc"
+        let Some(operation) = Operation::parse(&name) else {
+            return Err(invalid_transaction(format!(
+                ":{name} is not an operation; operations are :db/add, :db/retract, :db/retractEntity, :db.fn/retractAttribute, :db/cas and :db.fn/patchIdoc"
             )));
         };
         match (operation, arguments) {
@@ -426,96 +436,96 @@ impl Transaction<'_, '_, '_> {
                 self.add(e, &attribute, v)
             }
             (Operation::Retract, [e, a, v]) if !v.is_nil() => {
-                let Some(e) = self.existing(e)? else {
+                let Some(e) = self.existing_entity(e)? else {
                     return Ok(());
                 };
                 let attribute = self.attribute(a)?;
-                let value = self.value(&attribute, v)?;
+                let value = self.convert_value(&attribute, v)?;
                 self.remove(e, &attribute, &value)?;
                 Ok(())
             }
             (Operation::Retract | Operation::RetractAttribute, [e, a] | [e, a, Value::Nil]) => {
-                let Some(e) = self.existing(e)? else {
+                let Some(e) = self.existing_entity(e)? else {
                     return Ok(());
                 };
                 let attribute = self.attribute(a)?;
                 self.remove_all(e, &attribute)
             }
             (Operation::RetractEntity, [e]) => {
-                let Some(e) = self.existing(e)? else {
+                let Some(e) = self.existing_entity(e)? else {
                     return Ok(());
                 };
                 self.remove_entity(e)
             }
             (Operation::Cas, [e, a, old, new]) => {
-                let e = self.called(e)?;
+                let e = self.resolve_entity(e)?;
                 let attribute = self.attribute(a)?;
                 self.compare_and_set(e, &attribute, old, new)
             }
             (Operation::Patch, [e, a, changes]) => self.patch(e, a, None, changes),
             (Operation::Patch, [e, a, old, changes]) => self.patch(e, a, Some(old), changes),
-            _ => Err(wrong(format!(
-                "{form} does not have the arguments of :{name}"
+            _ => Err(invalid_transaction(format!(
+                "{form} does not have the arguments that :{name} takes"
             ))),
         }
     }
 
-    /// The entity of an addition, which may be a temporary name that the addition itself says something of.
-    fn subject(&mut self, e: &Value, attribute: &Arc<Attribute>, v: &Value) -> Step<Entity> {
+    /// Returns the entity of an addition. A temporary id with a unique identity value means the entity that has this value.
+    fn subject(&mut self, e: &Value, attribute: &Arc<Attribute>, v: &Value) -> StepResult<Entity> {
         if !is_tempid(e) {
-            return self.called(e);
+            return self.resolve_entity(e);
         }
-        self.only_values.remove(e);
+        self.value_only_tempids.remove(e);
         if attribute.unique == Some(Unique::Identity) && !v.is_nil() {
-            let value = self.value(attribute, v)?;
-            if let Some(holder) = self.moment().holder(attribute.id, &value)? {
+            let value = self.convert_value(attribute, v)?;
+            if let Some(holder) = self.snapshot().holder(attribute.id, &value)? {
                 self.bind_tempid(e, holder)?;
                 return Ok(holder);
             }
         }
-        Ok(self.of_tempid(e))
+        Ok(self.tempid_entity(e))
     }
 
-    /// The entity of a retraction, where there is one. Temporary names stand for nothing that could be retracted.
-    fn existing(&mut self, e: &Value) -> Step<Option<Entity>> {
+    /// Returns the entity of a retraction, if it exists. Temporary ids cannot be retracted.
+    fn existing_entity(&mut self, e: &Value) -> StepResult<Option<Entity>> {
         if is_tempid(e) {
-            return Err(wrong(format!(
+            return Err(invalid_transaction(format!(
                 "the temporary id {e} is allowed in additions only"
             )));
         }
-        match self.moment().entity_id(e) {
+        match self.snapshot().entity_id(e) {
             Ok(found) => Ok(found),
-            Err(Error::Query(why)) => Err(wrong(why)),
+            Err(Error::Query(why)) => Err(invalid_transaction(why)),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// An entity as a map.
-    fn entity(&mut self, members: &Map) -> Step<()> {
+    /// Applies a map that describes an entity.
+    fn apply_entity_map(&mut self, members: &Map) -> StepResult<()> {
         let id_key = Value::keyword("db/id");
         let given = members.get(&id_key).filter(|id| !id.is_nil());
-        let found = self.found_by_identity(members)?;
+        let found = self.find_by_identity(members)?;
         let e = match given {
             None => match found {
                 Some((e, _)) => e,
-                None => self.fresh(),
+                None => self.new_entity(),
             },
             Some(id) if is_tempid(id) => {
-                self.only_values.remove(id);
+                self.value_only_tempids.remove(id);
                 if let Some((e, _)) = found {
                     self.bind_tempid(id, e)?;
                     e
                 } else {
-                    self.of_tempid(id)
+                    self.tempid_entity(id)
                 }
             }
             Some(id) => {
-                let e = self.called(id)?;
+                let e = self.resolve_entity(id)?;
                 if let Some((found, name)) = found
                     && found != e
                 {
                     let why = format!(
-                        "the map is of entity {e}, and its :{name} is that of entity {found}"
+                        "the map is of entity {e}, but its :{name} belongs to entity {found}"
                     );
                     return Err(conflict(why).into());
                 }
@@ -523,16 +533,16 @@ impl Transaction<'_, '_, '_> {
             }
         };
         if given.is_none() && members.is_empty() {
-            return Err(wrong("a map says nothing of its entity"));
+            return Err(invalid_transaction("a map has no attributes"));
         }
         for (key, value) in members.iter().filter(|(key, _)| **key != id_key) {
-            self.member(e, key, value)?;
+            self.apply_member(e, key, value)?;
         }
         Ok(())
     }
 
-    /// The entity that a map names by values which are its alone.
-    fn found_by_identity(&mut self, members: &Map) -> Step<Option<(Entity, Name)>> {
+    /// Returns the existing entity that has a unique identity value of a map, and that attribute.
+    fn find_by_identity(&mut self, members: &Map) -> StepResult<Option<(Entity, Name)>> {
         let mut found: Option<(Entity, Name)> = None;
         let mut parts: HashMap<Name, Value> = HashMap::new();
         for (key, value) in members {
@@ -542,7 +552,7 @@ impl Transaction<'_, '_, '_> {
             let Some(attribute) = self.schema.get(name).cloned() else {
                 continue;
             };
-            // What is nested comes to be with this, and names nothing yet.
+            // A nested map describes another entity, so it identifies nothing yet.
             if value.is_nil() || matches!(value, Value::Map(_)) {
                 continue;
             }
@@ -552,18 +562,18 @@ impl Transaction<'_, '_, '_> {
             if attribute.unique != Some(Unique::Identity) {
                 continue;
             }
-            let values = self.several(&attribute, value);
+            let values = self.given_values(&attribute, value);
             for value in values {
                 if attribute.is_ref()
                     && is_tempid(&value)
                     && !self.tempids.contains_key(&value)
-                    && !self.known.contains_key(&value)
+                    && !self.bound_tempids.contains_key(&value)
                 {
                     continue;
                 }
-                let value = self.value(&attribute, &value)?;
-                if let Some(e) = self.moment().holder(attribute.id, &value)? {
-                    same_entity(&mut found, e, name)?;
+                let value = self.convert_value(&attribute, &value)?;
+                if let Some(e) = self.snapshot().holder(attribute.id, &value)? {
+                    check_same_entity(&mut found, e, name)?;
                 }
             }
         }
@@ -583,17 +593,17 @@ impl Transaction<'_, '_, '_> {
             let mut items = Vec::new();
             for (name, value) in tuple.sources().iter().zip(&values) {
                 let attribute = self.attribute(&Value::Keyword(name.clone()))?;
-                items.push(self.value(&attribute, value)?);
+                items.push(self.convert_value(&attribute, value)?);
             }
-            if let Some(e) = self.moment().holder(tuple.id, &Value::Vector(items))? {
-                same_entity(&mut found, e, &tuple.name)?;
+            if let Some(e) = self.snapshot().holder(tuple.id, &Value::Vector(items))? {
+                check_same_entity(&mut found, e, &tuple.name)?;
             }
         }
         Ok(found)
     }
 
-    /// The values that are given for an attribute: several where it has several and they are given as such.
-    fn several(&self, attribute: &Attribute, value: &Value) -> Vec<Value> {
+    /// Returns the values given for an attribute: the items of a collection if the attribute can have several values.
+    fn given_values(&self, attribute: &Attribute, value: &Value) -> Vec<Value> {
         let is_lookup = |items: &[Value]| {
             let name = items.first().and_then(Value::as_keyword);
             let unique = name
@@ -610,21 +620,21 @@ impl Transaction<'_, '_, '_> {
         }
     }
 
-    /// What a map says of one attribute.
-    fn member(&mut self, e: Entity, key: &Value, value: &Value) -> Step<()> {
+    /// Applies one member of a map.
+    fn apply_member(&mut self, e: Entity, key: &Value, value: &Value) -> StepResult<()> {
         let text = match key {
             Value::Keyword(name) => Some(name.clone()),
             _ => None,
         };
         let Some(name) = text else {
-            return Err(wrong(format!(
-                "an attribute is a keyword, and {key} is none"
+            return Err(invalid_transaction(format!(
+                "an attribute is a keyword; {key} is not"
             )));
         };
-        if let Some(forward) = forward(&name) {
+        if let Some(forward) = forward_name(&name) {
             let attribute = self.attribute(&Value::Keyword(forward))?;
             if !attribute.is_ref() {
-                return Err(wrong(format!(
+                return Err(invalid_transaction(format!(
                     "the reverse name :{name} needs :{} to be a reference",
                     attribute.name
                 )));
@@ -640,22 +650,22 @@ impl Transaction<'_, '_, '_> {
             };
             for other in others {
                 let subject = match &other {
-                    Value::Map(members) => self.nested(members)?,
+                    Value::Map(members) => self.apply_nested_map(members)?,
                     other if is_tempid(other) => {
-                        self.only_values.remove(other);
-                        self.of_tempid(other)
+                        self.value_only_tempids.remove(other);
+                        self.tempid_entity(other)
                     }
-                    other => self.called(other)?,
+                    other => self.resolve_entity(other)?,
                 };
                 self.add(subject, &attribute, &entity_value(e))?;
             }
             return Ok(());
         }
         let attribute = self.attribute(&Value::Keyword(name))?;
-        for value in self.several(&attribute, value) {
+        for value in self.given_values(&attribute, value) {
             match &value {
                 Value::Map(members) if attribute.is_ref() => {
-                    let other = self.nested(members)?;
+                    let other = self.apply_nested_map(members)?;
                     self.add(e, &attribute, &entity_value(other))?;
                 }
                 value => self.add(e, &attribute, value)?,
@@ -664,36 +674,36 @@ impl Transaction<'_, '_, '_> {
         Ok(())
     }
 
-    /// An entity within another: it is done before what it is part of is linked to it.
-    fn nested(&mut self, members: &Map) -> Step<Entity> {
+    /// Applies a nested map. Its entity is added before the outer entity refers to it.
+    fn apply_nested_map(&mut self, members: &Map) -> StepResult<Entity> {
         let id_key = Value::keyword("db/id");
         if let Some(id) = members.get(&id_key).filter(|id| !id.is_nil()) {
             let id = id.clone();
             if members.len() > 1 {
-                self.entity(members)?;
+                self.apply_entity_map(members)?;
             }
             return if is_tempid(&id) {
-                Ok(self.of_tempid(&id))
+                Ok(self.tempid_entity(&id))
             } else {
-                self.called(&id)
+                self.resolve_entity(&id)
             };
         }
-        // Named, so that it can be told which one it became.
+        // A temporary id of its own tells afterwards which entity the map became.
         let name = Value::Long(i64::MIN + i64::try_from(self.tempids.len()).unwrap_or(0));
         let mut named = members.clone();
         named.insert(id_key, name.clone());
-        self.entity(&named)?;
-        let e = self.of_tempid(&name);
+        self.apply_entity_map(&named)?;
+        let e = self.tempid_entity(&name);
         self.tempids.shift_remove(&name);
         Ok(e)
     }
 }
 
-/// The attribute that a reverse name goes back by.
-pub(crate) fn forward(name: &Name) -> Option<Name> {
+/// Returns the forward attribute of a reverse name, such as `:boss` for `:_boss`. `None` if the name is not reverse.
+pub(crate) fn forward_name(name: &Name) -> Option<Name> {
     let bare = name.name().strip_prefix('_')?;
     Some(match name.namespace() {
-        Some(namespace) => Name::within(namespace, bare),
+        Some(namespace) => Name::with_namespace(namespace, bare),
         None => Name::new(bare),
     })
 }
@@ -707,11 +717,11 @@ fn is_lookup_ref(schema: &Schema, items: &[Value]) -> bool {
         .is_some_and(|attribute| attribute.unique.is_some())
 }
 
-/// Refuses a map that has values of two entities which are each one's alone.
-fn same_entity(found: &mut Option<(Entity, Name)>, e: Entity, name: &Name) -> Step<()> {
+/// Returns an error if a map has unique values of two entities.
+fn check_same_entity(found: &mut Option<(Entity, Name)>, e: Entity, name: &Name) -> StepResult<()> {
     match found {
         Some((known, other)) if *known != e => Err(conflict(format!(
-            "the map has the :{other} of entity {known} and the :{name} of entity {e}"
+            "the :{other} of the map belongs to entity {known}, its :{name} to entity {e}"
         ))
         .into()),
         _ => {

@@ -1,17 +1,17 @@
-//! Documents: the index agrees with the documents whatever becomes of them, and whoever looks too long is stopped.
+//! Documents: the index always agrees with the documents, and a search that takes too long is stopped.
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use rung_datalog::{Bounds, Db, Error, Options};
+use rung_datalog::{Bounds, Db, DbOptions, Error};
 use rung_edn::{Value, read};
 use tempfile::TempDir;
 
 fn database() -> (TempDir, Db) {
     let folder = tempfile::tempdir().unwrap();
-    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let db = Db::open(folder.path(), &DbOptions::default()).unwrap();
     let schema = "{:doc {:db/valueType :db.type/idoc}
                    :docs {:db/valueType :db.type/idoc :db/cardinality :db.cardinality/many}
                    :page {:db/valueType :db.type/idoc :db/idocFormat :markdown}}";
@@ -19,7 +19,7 @@ fn database() -> (TempDir, Db) {
     (folder, db)
 }
 
-fn found(db: &Db, attribute: &str, condition: &str) -> BTreeSet<Vec<Value>> {
+fn find_documents(db: &Db, attribute: &str, condition: &str) -> BTreeSet<Vec<Value>> {
     let query =
         format!("[:find ?e ?v :in $ ?q :where [(idoc-match $ {attribute} ?q) [[?e _ ?v]]]]");
     let inputs = [read(condition).unwrap()];
@@ -27,7 +27,7 @@ fn found(db: &Db, attribute: &str, condition: &str) -> BTreeSet<Vec<Value>> {
     answer.unwrap().rows.into_iter().collect()
 }
 
-/// Small documents, so that they have much in common.
+/// Generates small documents, so that they have much in common.
 fn document() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         (0..4_i64).prop_map(|number| number.to_string()),
@@ -43,7 +43,7 @@ fn document() -> impl Strategy<Value = String> {
                 inner,
                 0..3
             )
-            .prop_map(|members| written(members.into_iter())),
+            .prop_map(|members| format_map(members.into_iter())),
         ]
     });
     prop::collection::btree_map(
@@ -51,10 +51,10 @@ fn document() -> impl Strategy<Value = String> {
         value,
         0..3,
     )
-    .prop_map(|members| written(members.into_iter()))
+    .prop_map(|members| format_map(members.into_iter()))
 }
 
-fn written<'m>(members: impl Iterator<Item = (&'m str, String)>) -> String {
+fn format_map<'m>(members: impl Iterator<Item = (&'m str, String)>) -> String {
     let members: Vec<String> = members
         .map(|(key, value)| format!("{key} {value}"))
         .collect();
@@ -87,7 +87,7 @@ fn condition() -> impl Strategy<Value = String> {
         ];
         prop_oneof![
             prop::collection::btree_map(key, inner.clone(), 0..3)
-                .prop_map(|members| written(members.into_iter())),
+                .prop_map(|members| format_map(members.into_iter())),
             prop::collection::vec(inner.clone(), 0..3)
                 .prop_map(|all| format!("[:and {}]", all.join(" "))),
             prop::collection::vec(inner.clone(), 0..3)
@@ -102,7 +102,8 @@ fn condition() -> impl Strategy<Value = String> {
         Just(":?"),
         Just(":*")
     ];
-    prop::collection::btree_map(key, below, 1..3).prop_map(|members| written(members.into_iter()))
+    prop::collection::btree_map(key, below, 1..3)
+        .prop_map(|members| format_map(members.into_iter()))
 }
 
 #[derive(Debug, Clone)]
@@ -123,7 +124,7 @@ fn change() -> impl Strategy<Value = Change> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Twice denied is once said: what is denied is looked for in every document, and what is said is looked up.
+    /// A double negation gives the same result: negated conditions scan every document, all others use the index.
     #[test]
     fn what_is_looked_up_is_what_is_there(changes in prop::collection::vec(change(), 1..12), conditions in prop::collection::vec(condition(), 1..8)) {
         let (_folder, db) = database();
@@ -144,8 +145,8 @@ proptest! {
         }
         for condition in conditions {
             for attribute in [":doc", ":docs"] {
-                let by_index = found(&db, attribute, &condition);
-                let by_looking = found(&db, attribute, &format!("[:not [:not {condition}]]"));
+                let by_index = find_documents(&db, attribute, &condition);
+                let by_looking = find_documents(&db, attribute, &format!("[:not [:not {condition}]]"));
                 prop_assert_eq!(by_index, by_looking, "{} {}", attribute, condition);
             }
         }
@@ -184,7 +185,7 @@ fn long_values_and_paths_are_found() {
         (format!("{{:{key} 1}}"), 1),
         (format!("{{:{key} (> 1)}}"), 2),
     ] {
-        let found = found(&db, ":doc", &condition);
+        let found = find_documents(&db, ":doc", &condition);
         let entities: Vec<&Value> = found.iter().map(|row| &row[0]).collect();
         assert_eq!(entities, [&Value::Long(e)]);
     }
@@ -202,7 +203,7 @@ fn markdown_is_read_by_its_headings() {
     ])]);
     db.transact(&data).unwrap();
     let wanted = "{:_text \"Lead.\" :getting-started {:_text \"First words.\" :install [\"one\\ntwo\" \"Again.\"]}}";
-    let found = found(
+    let found = find_documents(
         &db,
         ":page",
         "{\"Getting started\" {\"Install\" \"Again.\"}}",

@@ -1,4 +1,4 @@
-//! Texts that are found by what they mean: their vectors come and go with the facts, whoever makes them and whatever they do.
+//! Semantic search: vectors are added and removed together with the facts, whatever the embedder does.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,26 +7,26 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use rung_datalog::{Bounds, Db, Embed, Options, Purpose, Sight};
+use rung_datalog::{AttributeFilter, Bounds, Db, DbOptions, Embed, Purpose};
 use rung_edn::{Value, read};
 use rung_fault::{Code, Coded as _, Fault};
 
-/// Knows a few words of two languages, and what they are about: a word is a direction, and a text their sum.
+/// An embedder that knows a few words of two languages: each topic is a dimension, and a text is the sum of its words.
 #[derive(Debug, Default)]
-struct Words {
-    /// Which texts were asked for, and what for.
+struct WordEmbedder {
+    /// The embedded texts and their purposes.
     asked: Mutex<Vec<(String, Purpose)>>,
-    /// Whether it fails.
+    /// Whether embedding fails.
     fails: AtomicBool,
-    /// Which version of the model it is.
+    /// The version of the model.
     version: AtomicUsize,
-    /// Done while vectors are made.
-    meanwhile: Mutex<Option<Meanwhile>>,
+    /// Called once while vectors are computed.
+    meanwhile: Mutex<Option<DuringEmbedding>>,
 }
 
-struct Meanwhile(Box<dyn FnOnce() + Send>);
+struct DuringEmbedding(Box<dyn FnOnce() + Send>);
 
-impl std::fmt::Debug for Meanwhile {
+impl std::fmt::Debug for DuringEmbedding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Meanwhile")
     }
@@ -39,13 +39,13 @@ const WORDS: [&[&str]; 4] = [
     &["tea", "coffee", "kaffee"],
 ];
 
-impl Words {
+impl WordEmbedder {
     fn count(&self) -> usize {
         self.asked.lock().len()
     }
 }
 
-impl Embed for Words {
+impl Embed for WordEmbedder {
     fn id(&self, model: &str) -> Result<String, Fault> {
         match model {
             "default" | "other" => Ok(format!("{model} {}", self.version.load(Ordering::Relaxed))),
@@ -71,7 +71,7 @@ impl Embed for Words {
             return Err(Fault::new(Code::SourceUnavailable, "it is not there").with_hint("later"));
         }
         let meanwhile = self.meanwhile.lock().take();
-        if let Some(Meanwhile(meanwhile)) = meanwhile {
+        if let Some(DuringEmbedding(meanwhile)) = meanwhile {
             meanwhile();
         }
         let width = self.dimensions(model)?;
@@ -93,7 +93,7 @@ impl Embed for Words {
 
 struct Fixture {
     folder: tempfile::TempDir,
-    words: Arc<Words>,
+    words: Arc<WordEmbedder>,
     db: Db,
 }
 
@@ -101,15 +101,15 @@ const SCHEMA: &str = "{:note {:db/valueType :db.type/string :db/embedding true}}
 
 impl Fixture {
     /// A database without a schema.
-    fn bare() -> Self {
+    fn without_schema() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let words = Arc::new(Words::default());
+        let words = Arc::new(WordEmbedder::default());
         let db = Db::open(folder.path(), &options(&words)).unwrap();
         Self { folder, words, db }
     }
 
     fn new() -> Self {
-        let fixture = Self::bare();
+        let fixture = Self::without_schema();
         fixture.schema(SCHEMA).unwrap();
         fixture
     }
@@ -127,28 +127,28 @@ impl Fixture {
         self.db.transact(&read(data).unwrap()).map(|_| ())
     }
 
-    fn reopened(self) -> Self {
+    fn reopen(self) -> Self {
         let Self { folder, words, db } = self;
         drop(db);
         let db = Db::open(folder.path(), &options(&words)).unwrap();
         Self { folder, words, db }
     }
 
-    /// The entities that are nearest to a text, the nearest first.
-    fn near(&self, text: &str, further: &str) -> Result<String, String> {
-        near(&self.db, text, further)
+    /// Returns the entities that are nearest to a text, the nearest first.
+    fn nearest_entities(&self, text: &str, further: &str) -> Result<String, String> {
+        nearest_entities(&self.db, text, further)
     }
 }
 
-fn options(words: &Arc<Words>) -> Options {
+fn options(words: &Arc<WordEmbedder>) -> DbOptions {
     let embed: Arc<dyn Embed> = words.clone();
-    Options {
+    DbOptions {
         embed: Some(embed),
-        ..Options::default()
+        ..DbOptions::default()
     }
 }
 
-fn near(db: &Db, text: &str, further: &str) -> Result<String, String> {
+fn nearest_entities(db: &Db, text: &str, further: &str) -> Result<String, String> {
     let query = format!(
         "[:find ?e ?v ?d :in $ ?q :where [(embedding-neighbors $ {further}) [[?e _ ?v ?d]]] :order-by [?d :asc ?e :asc]]"
     );
@@ -169,12 +169,15 @@ const NOTES: &str = "[{:db/id 1 :note \"a kitten\"} {:db/id 2 :note \"the dog an
 fn texts_are_found_by_what_they_mean() {
     let fixture = Fixture::new();
     fixture.transact(NOTES).unwrap();
-    assert_eq!(fixture.near("Katze", ALL), Ok("1 2 3".to_owned()));
     assert_eq!(
-        fixture.near("auto", ":note ?q {:top 1 :display :refs+dists}"),
+        fixture.nearest_entities("Katze", ALL),
+        Ok("1 2 3".to_owned())
+    );
+    assert_eq!(
+        fixture.nearest_entities("auto", ":note ?q {:top 1 :display :refs+dists}"),
         Ok("3".to_owned())
     );
-    // Documents and questions are told apart, and a question is asked once.
+    // Documents and queries have different purposes, and a query text is embedded once.
     let asked = fixture.words.asked.lock().clone();
     assert_eq!(asked.len(), 5, "{asked:?}");
     assert!(
@@ -183,9 +186,9 @@ fn texts_are_found_by_what_they_mean() {
             .all(|(_, purpose)| *purpose == Purpose::Document)
     );
     assert_eq!(asked[3], ("Katze".to_owned(), Purpose::Query));
-    fixture.near("Katze", ALL).unwrap();
+    fixture.nearest_entities("Katze", ALL).unwrap();
     assert_eq!(fixture.words.count(), 5);
-    // Joined with what else is known, and with the distance.
+    // With a join, and with the distance.
     fixture.transact("[{:db/id 1 :owner \"Ada\"}]").unwrap();
     let joined = "[:find ?o ?v ?d :where [(embedding-neighbors $ :note \"katze\" {:top 1 :display :refs+dists}) [[?e ?a ?v ?d]]] [?e :owner ?o]]";
     let answer = fixture
@@ -209,7 +212,7 @@ fn what_is_changed_is_found_as_it_is() {
         .transact("[{:db/id 4 :id 7 :note \"tea\" :tag [\"cat\" \"dog\"]}]")
         .unwrap();
     let top = |attribute: &str, text: &str| {
-        fixture.near(
+        fixture.nearest_entities(
             text,
             &format!("{attribute} ?q {{:top 1 :display :refs+dists}}"),
         )
@@ -234,20 +237,20 @@ fn what_is_changed_is_found_as_it_is() {
         .unwrap();
     assert_eq!(top(":note", "coffee"), Ok("4".to_owned()));
     assert_eq!(
-        fixture.near("cat", ":tag ?q {:display :refs+dists}"),
+        fixture.nearest_entities("cat", ":tag ?q {:display :refs+dists}"),
         Ok("4".to_owned())
     );
     fixture.transact("[[:db/retractEntity 4]]").unwrap();
     assert_eq!(
-        fixture.near("cat", ":tag ?q {:display :refs+dists}"),
+        fixture.nearest_entities("cat", ":tag ?q {:display :refs+dists}"),
         Ok(String::new())
     );
-    // What comes and goes in one transaction was never there.
+    // A text that is added and removed in one transaction is not indexed.
     fixture
         .transact("[[:db/add 9 :note \"coffee\"] [:db/retract 9 :note \"coffee\"] [:db/add 9 :note \"tea\"]]")
         .unwrap();
-    assert_eq!(fixture.near("tea", ALL), Ok("9 1 3".to_owned()));
-    // What is said again is not embedded again.
+    assert_eq!(fixture.nearest_entities("tea", ALL), Ok("9 1 3".to_owned()));
+    // A fact that is asserted again is not embedded again.
     let before = fixture.words.count();
     fixture.transact("[[:db/add 9 :note \"tea\"]]").unwrap();
     assert_eq!(fixture.words.count(), before);
@@ -259,8 +262,8 @@ fn a_text_that_says_nothing_is_kept_and_not_found() {
     fixture
         .transact("[{:db/id 1 :note \"\"} {:db/id 2 :note \"xyzzy\"} {:db/id 3 :note \"cat\"}]")
         .unwrap();
-    assert_eq!(fixture.near("cat", ALL), Ok("3".to_owned()));
-    assert_eq!(fixture.near("plugh", ALL), Ok(String::new()));
+    assert_eq!(fixture.nearest_entities("cat", ALL), Ok("3".to_owned()));
+    assert_eq!(fixture.nearest_entities("plugh", ALL), Ok(String::new()));
     fixture
         .transact("[[:db/retract 2 :note \"xyzzy\"]]")
         .unwrap();
@@ -286,13 +289,13 @@ fn what_cannot_be_embedded_is_not_done_at_all() {
         .db
         .query(&read(owner).unwrap(), &[], &Bounds::default());
     assert_eq!(answer.unwrap().into_value(), Value::Nil);
-    let error = fixture.near("cat", ALL).unwrap_err();
+    let error = fixture.nearest_entities("cat", ALL).unwrap_err();
     assert_eq!(error, "it is not there");
-    // What needs no vectors is done.
+    // A transaction that needs no vectors succeeds.
     fixture
         .transact("[{:db/id 1 :owner \"Ada\"} [:db/retractEntity 3]]")
         .unwrap();
-    // Nor is a schema taken in half.
+    // A schema is applied completely or not at all.
     let schema = "{:owner {:db/valueType :db.type/string :db/embedding true :db/doc \"who\"}}";
     assert!(fixture.schema(schema).is_err());
     let known = fixture
@@ -301,26 +304,26 @@ fn what_cannot_be_embedded_is_not_done_at_all() {
         .unwrap();
     assert!(!known.to_string().contains("who"), "{known}");
     fixture.words.fails.store(false, Ordering::Relaxed);
-    assert_eq!(fixture.near("cat", ALL), Ok("1 2".to_owned()));
+    assert_eq!(fixture.nearest_entities("cat", ALL), Ok("1 2".to_owned()));
 }
 
 #[test]
 fn texts_that_are_there_are_embedded_when_it_is_wanted() {
-    let fixture = Fixture::bare();
+    let fixture = Fixture::without_schema();
     fixture.transact(NOTES).unwrap();
     assert!(
         fixture
-            .near("cat", ":note ?q {:display :refs+dists}")
+            .nearest_entities("cat", ":note ?q {:display :refs+dists}")
             .is_err()
     );
     assert_eq!(fixture.words.count(), 0);
     fixture.schema(SCHEMA).unwrap();
-    assert_eq!(fixture.near("cat", ALL), Ok("1 2 3".to_owned()));
-    // Not wanted any more, wanted otherwise, and wanted again.
+    assert_eq!(fixture.nearest_entities("cat", ALL), Ok("1 2 3".to_owned()));
+    // Remove the embedding, add it with another domain, and restore it.
     fixture.schema("{:note {:db/embedding false}}").unwrap();
     assert!(
         fixture
-            .near("cat", ":note ?q {:display :refs+dists}")
+            .nearest_entities("cat", ":note ?q {:display :refs+dists}")
             .is_err()
     );
     fixture
@@ -330,11 +333,11 @@ fn texts_that_are_there_are_embedded_when_it_is_wanted() {
         .schema("{:note {:db/embedding true :db.embedding/domains [\"notes\"] :db.embedding/autoDomain true}}")
         .unwrap();
     assert_eq!(
-        fixture.near("cat", ":note ?q {:display :refs+dists}"),
+        fixture.nearest_entities("cat", ":note ?q {:display :refs+dists}"),
         Ok("1 2 4".to_owned())
     );
     let within = |domain: &str| {
-        fixture.near(
+        fixture.nearest_entities(
             "cat",
             &format!("?q {{:domains [\"{domain}\"] :display :refs+dists}}"),
         )
@@ -359,7 +362,7 @@ fn one_domain_may_have_several_attributes() {
         .transact("[{:db/id 1 :a/title \"dog\"} {:db/id 5 :a/title \"cat\"}]")
         .unwrap();
     let within = |domain: &str| {
-        fixture.near(
+        fixture.nearest_entities(
             "cat",
             &format!("?q {{:domains [\"{domain}\"] :display :refs+dists}}"),
         )
@@ -368,18 +371,18 @@ fn one_domain_may_have_several_attributes() {
     assert_eq!(within("titles"), Ok("5 1".to_owned()));
     assert_eq!(within("a_title"), Ok("5 1".to_owned()));
     let own = ":a/title ?q {:top 2 :display :refs+dists}";
-    assert_eq!(fixture.near("cat", own), Ok("5 1".to_owned()));
-    // Who may not see one attribute finds the others, and no fewer of them.
+    assert_eq!(fixture.nearest_entities("cat", own), Ok("5 1".to_owned()));
+    // A filter that hides one attribute does not reduce the number of results of the others.
     let seen = fixture
         .db
-        .seen(Sight::new(|name| name.as_str() == "note"))
+        .filtered(AttributeFilter::new(|name| name.as_str() == "note"))
         .unwrap();
     assert_eq!(
-        near(&seen, "cat", "?q {:top 2 :display :refs+dists}"),
+        nearest_entities(&seen, "cat", "?q {:top 2 :display :refs+dists}"),
         Ok("1 2".to_owned())
     );
-    assert!(near(&seen, "cat", own).is_err());
-    // One leaves, the other stays.
+    assert!(nearest_entities(&seen, "cat", own).is_err());
+    // One attribute leaves the domain, the other stays.
     fixture.schema("{:a/title {:db/embedding false}}").unwrap();
     assert_eq!(within("datalevin"), Ok("1 2 3".to_owned()));
     assert!(within("titles").is_err());
@@ -392,14 +395,14 @@ fn it_is_as_it_was_after_it_is_opened_again() {
         .set("{:embedding-opts {:provider :other :metric-type :dot-product}}")
         .unwrap();
     fixture.transact(NOTES).unwrap();
-    let fixture = fixture.reopened();
-    assert_eq!(fixture.near("cat", ALL), Ok("1 2 3".to_owned()));
+    let fixture = fixture.reopen();
+    assert_eq!(fixture.nearest_entities("cat", ALL), Ok("1 2 3".to_owned()));
     let count = fixture.words.count();
     fixture.transact("[{:db/id 4 :note \"katze\"}]").unwrap();
     assert_eq!(fixture.words.count(), count + 1);
-    // Who only reads finds as well; and who has no model is told so, and can do everything else.
+    // A read-only database can search. A database without a model returns an error for searches, and does everything else.
     let embed: Arc<dyn Embed> = fixture.words.clone();
-    let reading = Options {
+    let reading = DbOptions {
         create: false,
         writable: false,
         embed: Some(embed),
@@ -407,11 +410,11 @@ fn it_is_as_it_was_after_it_is_opened_again() {
     let Fixture { folder, db, .. } = fixture;
     drop(db);
     let db = Db::open(folder.path(), &reading).unwrap();
-    assert_eq!(near(&db, "cat", ALL), Ok("1 4 2 3".to_owned()));
+    assert_eq!(nearest_entities(&db, "cat", ALL), Ok("1 4 2 3".to_owned()));
     drop(db);
-    let db = Db::open(folder.path(), &Options::default()).unwrap();
-    let error = near(&db, "cat", ALL).unwrap_err();
-    assert!(error.contains("no model"), "{error}");
+    let db = Db::open(folder.path(), &DbOptions::default()).unwrap();
+    let error = nearest_entities(&db, "cat", ALL).unwrap_err();
+    assert!(error.contains("no embedding model"), "{error}");
     let error = db
         .transact(&read("[{:note \"auto\"}]").unwrap())
         .unwrap_err();
@@ -424,7 +427,7 @@ fn it_is_as_it_was_after_it_is_opened_again() {
 #[test]
 fn vectors_of_another_model_are_refused() {
     let fixture = Fixture::new();
-    // Where there are none yet, any model will do.
+    // Without vectors, any model is accepted.
     fixture
         .set("{:embedding-opts {:provider \"other\"}}")
         .unwrap();
@@ -437,30 +440,30 @@ fn vectors_of_another_model_are_refused() {
         .unwrap_err();
     assert_eq!(error.code(), Code::InvalidSetting);
     assert!(error.hint().unwrap().contains(":db/embedding"), "{error}");
-    // The same name, and another model behind it.
+    // The same name, but another model.
     fixture.words.version.store(1, Ordering::Relaxed);
-    let fixture = fixture.reopened();
+    let fixture = fixture.reopen();
     assert!(
         fixture
-            .near("cat", ALL)
+            .nearest_entities("cat", ALL)
             .unwrap_err()
-            .contains("not those of the model")
+            .contains("not computed by the current version of the model")
     );
     assert!(fixture.transact("[{:note \"dog\"}]").is_err());
     fixture
         .transact("[[:db/retractEntity 3] {:db/id 1 :x 1}]")
         .unwrap();
-    // As the hint says. Whoever knows of the vectors before learns of those of another model.
-    let reader = fixture.db.seen(Sight::new(|_| true)).unwrap();
+    // Follow the hint. An instance with the old vectors notices those of the other model.
+    let reader = fixture.db.filtered(AttributeFilter::new(|_| true)).unwrap();
     fixture.words.version.store(0, Ordering::Relaxed);
-    assert_eq!(near(&reader, "cat", ALL), Ok("1 2".to_owned()));
+    assert_eq!(nearest_entities(&reader, "cat", ALL), Ok("1 2".to_owned()));
     fixture.schema("{:note {:db/embedding false}}").unwrap();
     fixture
         .set("{:embedding-opts {:provider \"other\"}}")
         .unwrap();
     fixture.schema("{:note {:db/embedding true}}").unwrap();
-    assert_eq!(fixture.near("cat", ALL), Ok("1 2".to_owned()));
-    assert_eq!(near(&reader, "cat", ALL), Ok("1 2".to_owned()));
+    assert_eq!(fixture.nearest_entities("cat", ALL), Ok("1 2".to_owned()));
+    assert_eq!(nearest_entities(&reader, "cat", ALL), Ok("1 2".to_owned()));
 }
 
 #[test]
@@ -480,7 +483,7 @@ fn a_database_names_a_model_and_nothing_else() {
         assert!(fixture.set(refused).is_err(), "{refused}");
     }
     fixture.transact(NOTES).unwrap();
-    assert_eq!(fixture.near("cat", ALL), Ok("1 2 3".to_owned()));
+    assert_eq!(fixture.nearest_entities("cat", ALL), Ok("1 2 3".to_owned()));
     for schema in [
         "{:n {:db/valueType :db.type/long :db/embedding true}}",
         "{:n {:db/valueType :db.type/vec :db/embedding true}}",
@@ -493,7 +496,7 @@ fn a_database_names_a_model_and_nothing_else() {
         "?q {:domains [\"nowhere\"]}",
         "?q {:bogus 1}",
     ] {
-        assert!(fixture.near("cat", query).is_err(), "{query}");
+        assert!(fixture.nearest_entities("cat", query).is_err(), "{query}");
     }
 }
 
@@ -510,22 +513,28 @@ fn nobody_is_kept_from_writing_while_vectors_are_made() {
     } = fixture;
     let db = Arc::new(db);
     let told = |text: &str| read(text).unwrap();
-    // Somebody says of the same entity something else, in the middle of it.
+    // Another writer changes the same entity meanwhile.
     let other = db.clone();
     let meanwhile = move || {
         other.transact(&read("[{:id 1 :x 5}]").unwrap()).unwrap();
         let schema = "{:more {:db/valueType :db.type/string :db/embedding true}}";
         other.update_schema(&read(schema).unwrap()).unwrap();
     };
-    *words.meanwhile.lock() = Some(Meanwhile(Box::new(meanwhile)));
+    *words.meanwhile.lock() = Some(DuringEmbedding(Box::new(meanwhile)));
     db.transact(&told("[{:id 1 :note \"cat\" :more \"dog\"}]"))
         .unwrap();
     let one = "[:find [?x ?n] :where [?e :id 1] [?e :x ?x] [?e :note ?n]]";
     let answer = db.query(&told(one), &[], &Bounds::default()).unwrap();
     assert_eq!(answer.into_value().to_string(), "[5 \"cat\"]");
     let more = ":more ?q {:display :refs+dists}";
-    assert_eq!(near(&db, "hund", more).unwrap().split(' ').count(), 1);
-    // So it is where texts that are there are embedded.
+    assert_eq!(
+        nearest_entities(&db, "hund", more)
+            .unwrap()
+            .split(' ')
+            .count(),
+        1
+    );
+    // The same when existing texts are embedded.
     let other = db.clone();
     let meanwhile = move || {
         other
@@ -533,15 +542,21 @@ fn nobody_is_kept_from_writing_while_vectors_are_made() {
             .unwrap();
     };
     db.transact(&told("[{:id 3 :late \"cat\"}]")).unwrap();
-    *words.meanwhile.lock() = Some(Meanwhile(Box::new(meanwhile)));
+    *words.meanwhile.lock() = Some(DuringEmbedding(Box::new(meanwhile)));
     let schema = "{:late {:db/valueType :db.type/string :db/embedding true}}";
     db.update_schema(&told(schema)).unwrap();
     let late = ":late ?q {:display :refs+dists}";
-    assert_eq!(near(&db, "kaffee", late).unwrap().split(' ').count(), 2);
+    assert_eq!(
+        nearest_entities(&db, "kaffee", late)
+            .unwrap()
+            .split(' ')
+            .count(),
+        2
+    );
 }
 
 #[test]
-fn readers_find_one_moment_while_it_changes() {
+fn readers_find_one_snapshot_while_it_changes() {
     let fixture = Fixture::new();
     fixture
         .transact("[{:db/id 1 :note \"cat\"} {:db/id 2 :note \"dog\"}]")
@@ -551,8 +566,9 @@ fn readers_find_one_moment_while_it_changes() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    // One of them is a cat at every moment, and never both.
-                    let found = near(db, "cat", "?q {:top 1 :display :refs+dists}").unwrap();
+                    // In every snapshot exactly one of them is a cat.
+                    let found =
+                        nearest_entities(db, "cat", "?q {:top 1 :display :refs+dists}").unwrap();
                     let nearest =
                         "[:find ?v . :where [(embedding-neighbors $ \"cat\" {:top 1}) [[_ _ ?v]]]]";
                     let answer = db.query(&read(nearest).unwrap(), &[], &Bounds::default());
@@ -574,7 +590,7 @@ fn readers_find_one_moment_while_it_changes() {
     });
 }
 
-/// A law: however facts came and went, those that are there are found, each once, and nothing else.
+/// Law: after any sequence of changes, exactly the existing facts are found, each once.
 #[test]
 fn whatever_came_and_went_the_index_is_that_of_the_facts() {
     let fixture = Fixture::new();
@@ -600,7 +616,7 @@ fn whatever_came_and_went_the_index_is_that_of_the_facts() {
             continue;
         }
         let found = fixture
-            .near("cat", "?q {:top 1000 :display :refs+dists}")
+            .nearest_entities("cat", "?q {:top 1000 :display :refs+dists}")
             .unwrap();
         let mut found: Vec<usize> = found.split(' ').map(|e| e.parse().unwrap()).collect();
         found.sort_unstable();

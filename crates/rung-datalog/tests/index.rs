@@ -1,13 +1,13 @@
-//! The indexes themselves.
+//! Direct index access.
 
 #![allow(clippy::unwrap_used)]
 
-use rung_datalog::{Datom, Db, Options, Order, Reach};
+use rung_datalog::{Datom, Db, DbOptions, IndexOrder, IndexScan};
 use rung_edn::{Value, read};
 
 fn database() -> (tempfile::TempDir, Db) {
     let folder = tempfile::tempdir().unwrap();
-    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let db = Db::open(folder.path(), &DbOptions::default()).unwrap();
     let schema = "{:name {:db/unique :db.unique/identity, :db/valueType :db.type/string} :age {:db/valueType :db.type/long}
                    :aka {:db/cardinality :db.cardinality/many} :boss {:db/valueType :db.type/ref}}";
     db.update_schema(&read(schema).unwrap()).unwrap();
@@ -19,7 +19,7 @@ fn database() -> (tempfile::TempDir, Db) {
     (folder, db)
 }
 
-fn shown(db: &Db, datoms: &[Datom]) -> String {
+fn format_datoms(db: &Db, datoms: &[Datom]) -> String {
     let schema = db.read(|moment| Ok(moment.schema().clone())).unwrap();
     let each = datoms.iter().map(|datom| {
         let value = datom.v.to_string();
@@ -38,50 +38,65 @@ fn datoms_are_in_their_order() {
     let (_folder, db) = database();
     let ask = |order, reach, parts: &str, limit| {
         let parts = read(parts).unwrap();
-        shown(
+        format_datoms(
             &db,
             &db.datoms(order, reach, parts.as_sequence().unwrap(), limit)
                 .unwrap(),
         )
     };
     assert_eq!(
-        ask(Order::Eav, Reach::Within, "[1]", 99),
+        ask(IndexOrder::Eav, IndexScan::Prefix, "[1]", 99),
         "1 name \"Ada\", 1 age 36, 1 aka \"A\", 1 aka \"B\", 1 boss 1"
     );
     assert_eq!(
-        ask(Order::Eav, Reach::Within, "[[:name \"Ada\"] :aka]", 99),
+        ask(
+            IndexOrder::Eav,
+            IndexScan::Prefix,
+            "[[:name \"Ada\"] :aka]",
+            99
+        ),
         "1 aka \"A\", 1 aka \"B\""
     );
     assert_eq!(
-        ask(Order::Eav, Reach::Within, "[1 :aka \"B\"]", 99),
+        ask(IndexOrder::Eav, IndexScan::Prefix, "[1 :aka \"B\"]", 99),
         "1 aka \"B\""
     );
     assert_eq!(
-        ask(Order::Ave, Reach::Within, "[:age]", 99),
+        ask(IndexOrder::Ave, IndexScan::Prefix, "[:age]", 99),
         "2 age 25, 3 age 30, 1 age 36"
     );
-    assert_eq!(ask(Order::Ave, Reach::Within, "[:boss 1]", 1), "1 boss 1");
-    assert_eq!(ask(Order::Ave, Reach::Within, "[:boss 1 2]", 9), "2 boss 1");
-    assert_eq!(ask(Order::Ave, Reach::Within, "[:none]", 9), "");
     assert_eq!(
-        ask(Order::Eav, Reach::From, "[2 :age]", 3),
+        ask(IndexOrder::Ave, IndexScan::Prefix, "[:boss 1]", 1),
+        "1 boss 1"
+    );
+    assert_eq!(
+        ask(IndexOrder::Ave, IndexScan::Prefix, "[:boss 1 2]", 9),
+        "2 boss 1"
+    );
+    assert_eq!(ask(IndexOrder::Ave, IndexScan::Prefix, "[:none]", 9), "");
+    assert_eq!(
+        ask(IndexOrder::Eav, IndexScan::Forward, "[2 :age]", 3),
         "2 age 25, 2 boss 1, 3 name \"zzzzzzz"
     );
     assert_eq!(
-        ask(Order::Eav, Reach::Back, "[2 :name]", 2),
+        ask(IndexOrder::Eav, IndexScan::Backward, "[2 :name]", 2),
         "2 name \"Bob\", 1 boss 1"
     );
     assert_eq!(
-        ask(Order::Ave, Reach::From, "[:age 30]", 2),
+        ask(IndexOrder::Ave, IndexScan::Forward, "[:age 30]", 2),
         "3 age 30, 1 age 36"
     );
     assert_eq!(
-        ask(Order::Ave, Reach::Back, "[:age 30]", 2),
+        ask(IndexOrder::Ave, IndexScan::Backward, "[:age 30]", 2),
         "3 age 30, 2 age 25"
     );
-    assert_eq!(ask(Order::Eav, Reach::Back, "[]", 1), "3 age 30");
-    let range =
-        |from: Value, to: Value| shown(&db, &db.index_range(&"age".into(), &from, &to, 9).unwrap());
+    assert_eq!(
+        ask(IndexOrder::Eav, IndexScan::Backward, "[]", 1),
+        "3 age 30"
+    );
+    let range = |from: Value, to: Value| {
+        format_datoms(&db, &db.index_range(&"age".into(), &from, &to, 9).unwrap())
+    };
     assert_eq!(
         range(Value::Long(26), Value::Long(36)),
         "3 age 30, 1 age 36"

@@ -1,35 +1,36 @@
-//! The engine against a naive twin: whatever the plan, the answer is that of trying every fact for every pattern, one after the other.
+//! The engine against a naive reference implementation, which tries every fact for every pattern: the results must be equal,
+//! whatever the plan.
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use rung_datalog::{Bounds, Db, Options};
+use rung_datalog::{Bounds, Db, DbOptions};
 use rung_edn::{Value, read};
 
-/// Entities and values are small numbers, so that much of it meets.
+/// Entities and values are small numbers, so that many of them are equal.
 type Fact = (i64, &'static str, i64);
-type Row = BTreeMap<u8, Cell>;
+type Row = BTreeMap<u8, NaiveCell>;
 
 const ATTRIBUTES: [&str; 4] = ["a", "b", "m", "r"];
 
-/// What a variable stands for. A lookup ref or an ident stays as it was given: it stands for its entity only where an entity is expected.
+/// The value of a variable. A lookup ref or an ident stays as it is: it stands for its entity only where an entity is expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Cell {
+enum NaiveCell {
     Number(i64),
     Lookup(i64),
     Ident(i64),
 }
 
-/// What a place of a pattern expects.
+/// The kind of value that a position in a pattern expects.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Expected {
     Entity,
     Value,
 }
 
-impl Cell {
+impl NaiveCell {
     fn number(self) -> i64 {
         match self {
             Self::Number(number) | Self::Lookup(number) | Self::Ident(number) => number,
@@ -39,7 +40,7 @@ impl Cell {
     fn matches(self, value: i64, expected: Expected) -> bool {
         match self {
             Self::Number(number) => number == value,
-            // Entities up to 6 have names; the names of others are not there.
+            // Entities up to 6 have names, others have none.
             Self::Lookup(number) | Self::Ident(number) => {
                 expected == Expected::Entity && number == value && (1..=NAMED).contains(&number)
             }
@@ -60,23 +61,23 @@ impl Cell {
 const NAMED: i64 = 6;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Term {
+enum NaiveTerm {
     Var(u8),
     Constant(i64),
     Blank,
 }
 
 #[derive(Debug, Clone)]
-enum Clause {
-    Pattern(Term, &'static str, Term),
-    Compare(&'static str, u8, Term),
+enum NaiveClause {
+    Pattern(NaiveTerm, &'static str, NaiveTerm),
+    Compare(&'static str, u8, NaiveTerm),
     Plus(u8, i64, u8),
-    Not(Vec<Clause>),
-    Or(Vec<Vec<Clause>>),
-    Leads(Term, Term),
+    Not(Vec<NaiveClause>),
+    Or(Vec<Vec<NaiveClause>>),
+    Leads(NaiveTerm, NaiveTerm),
 }
 
-impl Term {
+impl NaiveTerm {
     fn text(self) -> String {
         match self {
             Self::Var(var) => format!("?x{var}"),
@@ -91,62 +92,62 @@ impl Term {
             Self::Constant(own) => (own == value).then(|| row.clone()),
             Self::Var(var) => {
                 let mut row = row.clone();
-                let known = *row.entry(var).or_insert(Cell::Number(value));
+                let known = *row.entry(var).or_insert(NaiveCell::Number(value));
                 known.matches(value, expected).then_some(row)
             }
         }
     }
 }
 
-fn vars(clause: &Clause, into: &mut BTreeSet<u8>) {
-    let mut term = |term: &Term| {
-        if let Term::Var(var) = term {
+fn vars(clause: &NaiveClause, into: &mut BTreeSet<u8>) {
+    let mut term = |term: &NaiveTerm| {
+        if let NaiveTerm::Var(var) = term {
             into.insert(*var);
         }
     };
     match clause {
-        Clause::Pattern(e, _, v) => {
+        NaiveClause::Pattern(e, _, v) => {
             term(e);
             term(v);
         }
-        Clause::Leads(x, y) => {
+        NaiveClause::Leads(x, y) => {
             term(x);
             term(y);
         }
-        Clause::Compare(_, var, other) => {
-            term(&Term::Var(*var));
+        NaiveClause::Compare(_, var, other) => {
+            term(&NaiveTerm::Var(*var));
             term(other);
         }
-        Clause::Plus(from, _, to) => {
+        NaiveClause::Plus(from, _, to) => {
             into.insert(*from);
             into.insert(*to);
         }
-        Clause::Not(clauses) => clauses.iter().for_each(|clause| vars(clause, into)),
-        Clause::Or(branches) => branches
+        NaiveClause::Not(clauses) => clauses.iter().for_each(|clause| vars(clause, into)),
+        NaiveClause::Or(branches) => branches
             .iter()
             .flatten()
             .for_each(|clause| vars(clause, into)),
     }
 }
 
-fn text(clause: &Clause) -> String {
-    let all = |clauses: &[Clause]| clauses.iter().map(text).collect::<Vec<_>>().join(" ");
+fn text(clause: &NaiveClause) -> String {
+    let all = |clauses: &[NaiveClause]| clauses.iter().map(text).collect::<Vec<_>>().join(" ");
     match clause {
-        Clause::Pattern(e, a, v) => format!("[{} :{a} {}]", e.text(), v.text()),
-        Clause::Compare(op, var, other) => format!("[({op} ?x{var} {})]", other.text()),
-        Clause::Plus(from, by, to) => format!("[(+ ?x{from} {by}) ?x{to}]"),
-        Clause::Not(clauses) => format!("(not {})", all(clauses)),
-        Clause::Or(branches) => {
+        NaiveClause::Pattern(e, a, v) => format!("[{} :{a} {}]", e.text(), v.text()),
+        NaiveClause::Compare(op, var, other) => format!("[({op} ?x{var} {})]", other.text()),
+        NaiveClause::Plus(from, by, to) => format!("[(+ ?x{from} {by}) ?x{to}]"),
+        NaiveClause::Not(clauses) => format!("(not {})", all(clauses)),
+        NaiveClause::Or(branches) => {
             let branches = branches
                 .iter()
                 .map(|branch| format!("(and {})", all(branch)));
             format!("(or {})", branches.collect::<Vec<_>>().join(" "))
         }
-        Clause::Leads(x, y) => format!("(leads {} {})", x.text(), y.text()),
+        NaiveClause::Leads(x, y) => format!("(leads {} {})", x.text(), y.text()),
     }
 }
 
-/// Pairs of which one leads to the other, over any number of steps.
+/// Returns the pairs of entities of which the first leads to the second, over any number of steps.
 fn closure(facts: &BTreeSet<Fact>) -> BTreeSet<(i64, i64)> {
     let mut pairs: BTreeSet<(i64, i64)> = facts
         .iter()
@@ -171,13 +172,13 @@ fn closure(facts: &BTreeSet<Fact>) -> BTreeSet<(i64, i64)> {
     }
 }
 
-/// Every row for which the clauses hold. What takes away stands after what gives.
-fn solved(facts: &BTreeSet<Fact>, clauses: &[Clause], rows: Vec<Row>) -> Vec<Row> {
+/// Returns every row for which the clauses hold. Clauses that filter must follow those that bind.
+fn solve(facts: &BTreeSet<Fact>, clauses: &[NaiveClause], rows: Vec<Row>) -> Vec<Row> {
     let mut rows = rows;
     for clause in clauses {
         rows = rows
             .iter()
-            .flat_map(|row| one(facts, clause, row))
+            .flat_map(|row| match_clause(facts, clause, row))
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect();
@@ -185,9 +186,9 @@ fn solved(facts: &BTreeSet<Fact>, clauses: &[Clause], rows: Vec<Row>) -> Vec<Row
     rows
 }
 
-fn one(facts: &BTreeSet<Fact>, clause: &Clause, row: &Row) -> Vec<Row> {
+fn match_clause(facts: &BTreeSet<Fact>, clause: &NaiveClause, row: &Row) -> Vec<Row> {
     match clause {
-        Clause::Pattern(e, a, v) => facts
+        NaiveClause::Pattern(e, a, v) => facts
             .iter()
             .filter(|(_, own, _)| own == a)
             .filter_map(|(own_e, _, own_v)| {
@@ -198,18 +199,18 @@ fn one(facts: &BTreeSet<Fact>, clause: &Clause, row: &Row) -> Vec<Row> {
                 v.agrees(&e.agrees(row, *own_e, Expected::Entity)?, *own_v, expected)
             })
             .collect(),
-        Clause::Leads(x, y) => closure(facts)
+        NaiveClause::Leads(x, y) => closure(facts)
             .iter()
             .filter_map(|(from, to)| {
                 let row = x.agrees(row, *from, Expected::Entity)?;
                 y.agrees(&row, *to, Expected::Entity)
             })
             .collect(),
-        Clause::Compare(op, var, other) => {
-            let of = |term: &Term| match term {
-                Term::Var(var) => row[var],
-                Term::Constant(value) => Cell::Number(*value),
-                Term::Blank => Cell::Number(0),
+        NaiveClause::Compare(op, var, other) => {
+            let of = |term: &NaiveTerm| match term {
+                NaiveTerm::Var(var) => row[var],
+                NaiveTerm::Constant(value) => NaiveCell::Number(*value),
+                NaiveTerm::Blank => NaiveCell::Number(0),
             };
             let (one, other) = (row[var], of(other));
             let holds = match *op {
@@ -220,33 +221,33 @@ fn one(facts: &BTreeSet<Fact>, clause: &Clause, row: &Row) -> Vec<Row> {
             };
             holds.then(|| row.clone()).into_iter().collect()
         }
-        Clause::Plus(from, by, to) => Term::Var(*to)
+        NaiveClause::Plus(from, by, to) => NaiveTerm::Var(*to)
             .agrees(row, row[from].number() + by, Expected::Value)
             .into_iter()
             .collect(),
-        Clause::Not(clauses) => {
-            let holds = !solved(facts, clauses, vec![row.clone()]).is_empty();
+        NaiveClause::Not(clauses) => {
+            let holds = !solve(facts, clauses, vec![row.clone()]).is_empty();
             (!holds).then(|| row.clone()).into_iter().collect()
         }
-        Clause::Or(branches) => branches
+        NaiveClause::Or(branches) => branches
             .iter()
-            .flat_map(|branch| solved(facts, branch, vec![row.clone()]))
+            .flat_map(|branch| solve(facts, branch, vec![row.clone()]))
             .collect(),
     }
 }
 
-fn term() -> impl Strategy<Value = Term> {
-    prop_oneof![6 => (0_u8..4).prop_map(Term::Var), 2 => (1_i64..7).prop_map(Term::Constant), 1 => Just(Term::Blank)]
+fn term() -> impl Strategy<Value = NaiveTerm> {
+    prop_oneof![6 => (0_u8..4).prop_map(NaiveTerm::Var), 2 => (1_i64..7).prop_map(NaiveTerm::Constant), 1 => Just(NaiveTerm::Blank)]
 }
 
-fn pattern() -> impl Strategy<Value = Clause> {
+fn pattern() -> impl Strategy<Value = NaiveClause> {
     (term(), prop::sample::select(&ATTRIBUTES), term())
-        .prop_map(|(e, a, v)| Clause::Pattern(e, a, v))
+        .prop_map(|(e, a, v)| NaiveClause::Pattern(e, a, v))
 }
 
-fn leads() -> impl Strategy<Value = Clause> {
-    let side = || prop_oneof![4 => (0_u8..4).prop_map(Term::Var), 1 => (1_i64..7).prop_map(Term::Constant)];
-    (side(), side()).prop_map(|(x, y)| Clause::Leads(x, y))
+fn leads() -> impl Strategy<Value = NaiveClause> {
+    let side = || prop_oneof![4 => (0_u8..4).prop_map(NaiveTerm::Var), 1 => (1_i64..7).prop_map(NaiveTerm::Constant)];
+    (side(), side()).prop_map(|(x, y)| NaiveClause::Leads(x, y))
 }
 
 fn facts() -> impl Strategy<Value = BTreeSet<Fact>> {
@@ -264,15 +265,15 @@ fn facts() -> impl Strategy<Value = BTreeSet<Fact>> {
     })
 }
 
-/// Clauses that give variables values, and after them some that only take away.
-fn query() -> impl Strategy<Value = (Vec<Clause>, Vec<Clause>)> {
+/// Generates clauses that bind variables, and clauses that only filter.
+fn query() -> impl Strategy<Value = (Vec<NaiveClause>, Vec<NaiveClause>)> {
     let gives = prop::collection::vec(prop_oneof![6 => pattern(), 1 => leads()], 1..5);
     let takes = prop_oneof![
-        3 => (prop::sample::select(&["<", ">=", "=", "not="]), 0_u8..4, term()).prop_map(|(op, var, other)| Clause::Compare(op, var, other)),
-        1 => (0_u8..4, -2_i64..3, 4_u8..6).prop_map(|(from, by, to)| Clause::Plus(from, by, to)),
-        2 => prop::collection::vec(pattern(), 1..3).prop_map(Clause::Not),
-        1 => leads().prop_map(|leads| Clause::Not(vec![leads])),
-        2 => prop::collection::vec(prop::collection::vec(pattern(), 1..3), 1..3).prop_map(Clause::Or),
+        3 => (prop::sample::select(&["<", ">=", "=", "not="]), 0_u8..4, term()).prop_map(|(op, var, other)| NaiveClause::Compare(op, var, other)),
+        1 => (0_u8..4, -2_i64..3, 4_u8..6).prop_map(|(from, by, to)| NaiveClause::Plus(from, by, to)),
+        2 => prop::collection::vec(pattern(), 1..3).prop_map(NaiveClause::Not),
+        1 => leads().prop_map(|leads| NaiveClause::Not(vec![leads])),
+        2 => prop::collection::vec(prop::collection::vec(pattern(), 1..3), 1..3).prop_map(NaiveClause::Or),
     ];
     (gives, prop::collection::vec(takes, 0..3))
 }
@@ -285,7 +286,7 @@ const MUTUAL: &str =
 
 fn database(facts: &BTreeSet<Fact>) -> (tempfile::TempDir, Db) {
     let folder = tempfile::tempdir().unwrap();
-    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let db = Db::open(folder.path(), &DbOptions::default()).unwrap();
     let schema = "{:a {:db/valueType :db.type/long} :b {} :m {:db/cardinality :db.cardinality/many} :r {:db/valueType :db.type/ref, :db/cardinality :db.cardinality/many}}";
     db.update_schema(&read(schema).unwrap()).unwrap();
     let adds: Vec<String> = facts
@@ -297,7 +298,7 @@ fn database(facts: &BTreeSet<Fact>) -> (tempfile::TempDir, Db) {
     (folder, db)
 }
 
-/// The same with a name for each entity: a `:code`, and a `:db/ident`.
+/// Creates a database in which each entity has a name: a `:code`, and a `:db/ident`.
 fn named_database(facts: &BTreeSet<Fact>) -> (tempfile::TempDir, Db) {
     let (folder, db) = database(facts);
     let schema = "{:code {:db/valueType :db.type/string, :db/unique :db.unique/identity}}";
@@ -309,13 +310,13 @@ fn named_database(facts: &BTreeSet<Fact>) -> (tempfile::TempDir, Db) {
     (folder, db)
 }
 
-/// What a query is given: how it binds variables, and the rows that it gives them.
+/// A query input: its form of binding, and the rows of the variables.
 #[derive(Debug, Clone)]
 enum Input {
-    Scalar(u8, Cell),
-    Collection(u8, Vec<Cell>),
-    Tuple([u8; 2], [Cell; 2]),
-    Relation([u8; 2], Vec<[Cell; 2]>),
+    Scalar(u8, NaiveCell),
+    Collection(u8, Vec<NaiveCell>),
+    Tuple([u8; 2], [NaiveCell; 2]),
+    Relation([u8; 2], Vec<[NaiveCell; 2]>),
 }
 
 impl Input {
@@ -330,7 +331,7 @@ impl Input {
 
     fn value(&self) -> Value {
         let pair =
-            |cells: &[Cell; 2]| Value::Vector(cells.iter().map(|cell| cell.value()).collect());
+            |cells: &[NaiveCell; 2]| Value::Vector(cells.iter().map(|cell| cell.value()).collect());
         match self {
             Self::Scalar(_, cell) => cell.value(),
             Self::Collection(_, cells) => {
@@ -348,7 +349,7 @@ impl Input {
         }
     }
 
-    fn rows(&self) -> Vec<Vec<Cell>> {
+    fn rows(&self) -> Vec<Vec<NaiveCell>> {
         match self {
             Self::Scalar(_, cell) => vec![vec![*cell]],
             Self::Collection(_, cells) => cells.iter().map(|cell| vec![*cell]).collect(),
@@ -357,7 +358,7 @@ impl Input {
         }
     }
 
-    /// Every row that was there, with every row of this.
+    /// Returns the cross product of rows with the rows of the input.
     fn joined(&self, rows: &[Row]) -> Vec<Row> {
         let mut joined = Vec::new();
         for row in rows {
@@ -371,15 +372,15 @@ impl Input {
     }
 }
 
-fn cell() -> impl Strategy<Value = Cell> {
+fn cell() -> impl Strategy<Value = NaiveCell> {
     prop_oneof![
-        2 => (1_i64..7).prop_map(Cell::Number),
-        3 => (1_i64..8).prop_map(Cell::Lookup),
-        2 => (1_i64..8).prop_map(Cell::Ident),
+        2 => (1_i64..7).prop_map(NaiveCell::Number),
+        3 => (1_i64..8).prop_map(NaiveCell::Lookup),
+        2 => (1_i64..8).prop_map(NaiveCell::Ident),
     ]
 }
 
-/// One input for the first variables, and perhaps another for the last.
+/// Generates an input for the first variables, and optionally another one for the last.
 fn inputs() -> impl Strategy<Value = Vec<Input>> {
     let pair = || [cell(), cell()];
     let first = prop_oneof![
@@ -393,16 +394,16 @@ fn inputs() -> impl Strategy<Value = Vec<Input>> {
         .prop_map(|(first, last)| [first].into_iter().chain(last).collect())
 }
 
-/// Those of the clauses that only take away which speak of what was given.
-fn fitting(given: &mut BTreeSet<u8>, takes: Vec<Clause>) -> Vec<Clause> {
+/// Returns the clauses of `takes` whose variables are bound.
+fn bound_clauses(given: &mut BTreeSet<u8>, takes: Vec<NaiveClause>) -> Vec<NaiveClause> {
     let mut fitting = Vec::new();
     for clause in takes {
         let mut own = BTreeSet::new();
         vars(&clause, &mut own);
         let fits = match &clause {
-            Clause::Plus(from, _, to) => given.contains(from) && given.insert(*to),
-            // An `or` says the same of the same in every branch.
-            Clause::Or(branches) => branches.iter().all(|branch| {
+            NaiveClause::Plus(from, _, to) => given.contains(from) && given.insert(*to),
+            // Both branches of an `or` must have the same variables.
+            NaiveClause::Or(branches) => branches.iter().all(|branch| {
                 let mut own = BTreeSet::new();
                 for clause in branch {
                     vars(clause, &mut own);
@@ -415,7 +416,7 @@ fn fitting(given: &mut BTreeSet<u8>, takes: Vec<Clause>) -> Vec<Clause> {
                     first == own
                 }
             }),
-            Clause::Compare(_, _, Term::Blank) => false,
+            NaiveClause::Compare(_, _, NaiveTerm::Blank) => false,
             _ => own.is_subset(given),
         };
         if fits {
@@ -434,11 +435,11 @@ proptest! {
         }
         prop_assume!(!given.is_empty());
         let mut clauses = gives.clone();
-        clauses.extend(fitting(&mut given, takes));
-        let found: BTreeSet<Vec<i64>> = solved(&facts, &clauses, vec![Row::new()]).iter().map(|row| given.iter().filter_map(|var| Some(row.get(var)?.number())).collect()).collect();
+        clauses.extend(bound_clauses(&mut given, takes));
+        let found: BTreeSet<Vec<i64>> = solve(&facts, &clauses, vec![Row::new()]).iter().map(|row| given.iter().filter_map(|var| Some(row.get(var)?.number())).collect()).collect();
         let (_folder, db) = database(&facts);
         let find: Vec<String> = given.iter().map(|var| format!("?x{var}")).collect();
-        // In any order: the plan is not the query's.
+        // Any order of clauses must give the same result.
         let mut written: Vec<String> = clauses.iter().map(text).collect();
         written.reverse();
         let query = format!("[:find {} :in $ % :where {}]", find.join(" "), written.join(" "));
@@ -457,21 +458,21 @@ proptest! {
         for clause in &gives {
             vars(clause, &mut given);
         }
-        // A name is equal to itself and to nothing else; it has no place among numbers, and nothing is added to it.
-        let is_sound = |clause: &Clause| match clause {
-            Clause::Compare(op, var, other) => {
+        // A name is equal only to itself. It cannot be compared with numbers or added to them.
+        let is_sound = |clause: &NaiveClause| match clause {
+            NaiveClause::Compare(op, var, other) => {
                 let is_number = |var: &u8| !named.contains(var);
-                let other = if let Term::Var(other) = other { is_number(other) } else { true };
+                let other = if let NaiveTerm::Var(other) = other { is_number(other) } else { true };
                 matches!(*op, "=" | "not=") || (is_number(var) && other)
             }
-            Clause::Plus(from, _, _) => !named.contains(from),
+            NaiveClause::Plus(from, _, _) => !named.contains(from),
             _ => true,
         };
         let takes = takes.into_iter().filter(is_sound).collect();
         let mut clauses = gives.clone();
-        clauses.extend(fitting(&mut given, takes));
+        clauses.extend(bound_clauses(&mut given, takes));
         let start = inputs.iter().fold(vec![Row::new()], |rows, input| input.joined(&rows));
-        let found: BTreeSet<Vec<Value>> = solved(&facts, &clauses, start).iter().map(|row| given.iter().map(|var| row[var].value()).collect()).collect();
+        let found: BTreeSet<Vec<Value>> = solve(&facts, &clauses, start).iter().map(|row| given.iter().map(|var| row[var].value()).collect()).collect();
         let (_folder, db) = named_database(&facts);
         let find: Vec<String> = given.iter().map(|var| format!("?x{var}")).collect();
         let bindings: Vec<String> = inputs.iter().map(Input::binding).collect();
@@ -492,7 +493,7 @@ proptest! {
         vars(&pattern, &mut given);
         vars(&other, &mut given);
         let Some((by, of)) = given.first().zip(given.last()).filter(|(by, of)| by != of) else { return Ok(()) };
-        let rows = solved(&facts, &[pattern.clone(), other.clone()], vec![Row::new()]);
+        let rows = solve(&facts, &[pattern.clone(), other.clone()], vec![Row::new()]);
         let pairs: BTreeSet<(i64, i64)> = rows.iter().map(|row| (row[by].number(), row[of].number())).collect();
         let mut groups: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
         for (by, of) in pairs {

@@ -1,11 +1,11 @@
-//! Plans: where a query begins, when it stops, and what it keeps in memory. What it answers is for the other tests.
+//! Plans: where a query begins, when it stops, and what it keeps in memory. Other tests check the results.
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use rung_datalog::{Bounds, Db, Error, Options, Step};
+use rung_datalog::{Bounds, Db, DbOptions, Error, PlanStep};
 use rung_edn::{Value, read};
 use tempfile::TempDir;
 
@@ -14,7 +14,7 @@ const FILMS: usize = 20_000;
 /// Films of which nearly all have the same kind and few have a rare word, and a long chain.
 fn films() -> (TempDir, Db) {
     let folder = tempfile::tempdir().unwrap();
-    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let db = Db::open(folder.path(), &DbOptions::default()).unwrap();
     let schema = "{:film/kind {:db/valueType :db.type/keyword}
                    :film/year {:db/valueType :db.type/long}
                    :word/film {:db/valueType :db.type/ref}
@@ -40,7 +40,7 @@ fn films() -> (TempDir, Db) {
     (folder, db)
 }
 
-fn explain(db: &Db, query: &str) -> (Vec<Vec<Value>>, Vec<Step>) {
+fn explain(db: &Db, query: &str) -> (Vec<Vec<Value>>, Vec<PlanStep>) {
     let query = read(query).unwrap();
     let (answer, steps) = db.explain(&query, &[], &Bounds::default()).unwrap();
     (answer.rows, steps)
@@ -77,7 +77,7 @@ fn a_plan_that_came_true_is_followed_again() {
         Some(before[0].rows),
         "what was found is expected now"
     );
-    // Films come to be, and the plan is wrong; the answer is not.
+    // After new films the stored plan is wrong, but the result is right.
     let mut text = "[".to_owned();
     for n in 1..=FILMS {
         write!(text, "[:db/add {n} :film/kind :short]").unwrap();
@@ -88,11 +88,11 @@ fn a_plan_that_came_true_is_followed_again() {
     assert_eq!(rows, [[Value::Long(19_995)]]);
 }
 
-/// What was done at once is done one after the other when there is more of it, and what needs it comes later still.
+/// Clauses that were merged for few rows are evaluated one by one for many, and clauses that depend on them come later.
 #[test]
 fn a_plan_is_followed_with_other_inputs() {
     let folder = tempfile::tempdir().unwrap();
-    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let db = Db::open(folder.path(), &DbOptions::default()).unwrap();
     let schema = "{:k {:db/valueType :db.type/long} :a {:db/valueType :db.type/long} :b {:db/valueType :db.type/long} :c {:db/valueType :db.type/long}}";
     db.update_schema(&read(schema).unwrap()).unwrap();
     let mut text = "[".to_owned();
@@ -132,7 +132,7 @@ fn what_must_be_equal_is_looked_up() {
     assert_eq!(rows, [[Value::Long(400)]]);
     let most = steps.iter().map(|step| step.rows).max().unwrap();
     assert!(most <= FILMS, "{steps:?}");
-    // What is given many times is there once.
+    // Duplicate input values count once.
     let query =
         read("[:find ?f ?g :in $ [?y ...] :where [?f :film/year ?y] [?g :film/year ?y]]").unwrap();
     let years: Vec<Value> = (0..10_000).map(|n| Value::Long(1900 + n % 2)).collect();
@@ -153,7 +153,7 @@ fn a_limit_stops_the_work() {
     let (rows, steps) = explain(&db, "[:find ?f . :where [?f :film/year ?y]]");
     assert_eq!(rows.len(), 1);
     assert!(steps[0].rows <= 256, "{steps:?}");
-    // More than there are, no limit, and more than one piece.
+    // A limit above the number of rows, no limit, and more than one chunk.
     for (limit, there) in [(50_000, FILMS), (-1, FILMS), (7_000, 7_000)] {
         let query = format!("[:find ?f ?y :where [?f :film/year ?y] :limit {limit}]");
         let (rows, _) = explain(&db, &query);
@@ -188,7 +188,7 @@ fn rows_flow_in_little_memory() {
         ..Bounds::default()
     };
     let head = db
-        .each_row(&query, &[], &bounds, &mut |_, row| {
+        .visit_rows(&query, &[], &bounds, &mut |_, row| {
             pieces.push(row);
             Ok(true)
         })
@@ -199,14 +199,14 @@ fn rows_flow_in_little_memory() {
         pieces.into_iter().collect::<BTreeSet<_>>(),
         whole.rows.into_iter().collect::<BTreeSet<_>>()
     );
-    // What is found twice is said once, though it is found in different pieces.
+    // A row that is found in several chunks is returned once.
     let query = read("[:find ?y :where [?f :film/year ?y]]").unwrap();
     let mut years = Vec::new();
     let mut take = |_: &_, row| {
         years.push(row);
         Ok(true)
     };
-    db.each_row(&query, &[], &Bounds::default(), &mut take)
+    db.visit_rows(&query, &[], &Bounds::default(), &mut take)
         .unwrap();
     assert_eq!(years.len(), 120);
     assert_eq!(years.into_iter().collect::<BTreeSet<_>>().len(), 120);
@@ -221,7 +221,7 @@ fn whoever_has_enough_is_told_no_more() {
         taken += 1;
         Ok(taken < 1_000)
     };
-    db.each_row(&query, &[], &Bounds::default(), &mut take)
+    db.visit_rows(&query, &[], &Bounds::default(), &mut take)
         .unwrap();
     assert_eq!(taken, 1_000);
 }
@@ -241,11 +241,11 @@ fn two_who_are_followed_to_where_they_meet() {
     assert_eq!(answer.into_value(), all);
 }
 
-/// So many rows that they are worth several threads, while somebody writes and while nobody does.
+/// Enough rows for several threads, with and without a concurrent writer.
 #[test]
-fn many_rows_are_looked_up_at_one_moment() {
+fn many_rows_are_looked_up_in_one_snapshot() {
     let folder = tempfile::tempdir().unwrap();
-    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let db = Db::open(folder.path(), &DbOptions::default()).unwrap();
     let schema = "{:kind {:db/valueType :db.type/long}
                    :year {:db/valueType :db.type/long}
                    :name {:db/valueType :db.type/string}

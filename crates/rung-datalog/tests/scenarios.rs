@@ -1,11 +1,11 @@
-//! Questions in `scenarios/`, whose answers in `answers/` are those of the engine that this one takes the place of (see
-//! `scripts/oracle.py`). Where ours differs on purpose, `differences.edn` says why, and it is checked that it still does.
+//! Queries in `scenarios/`, whose results in `answers/` are those of the engine that this one replaces (see
+//! `scripts/oracle.py`). `differences.edn` lists the intended differences with reasons; the test checks that they still exist.
 
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 
-use rung_datalog::{Bounds, Db, Options};
+use rung_datalog::{Bounds, Db, DbOptions};
 use rung_edn::{Map, Value, read};
 
 fn folder(name: &str) -> PathBuf {
@@ -40,7 +40,7 @@ struct Scenario {
 impl Scenario {
     fn new(scenario: &Map) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let db = Db::open(folder.path(), &Options::default()).unwrap();
+        let db = Db::open(folder.path(), &DbOptions::default()).unwrap();
         if let Some(schema) = member(scenario, "schema") {
             db.update_schema(schema).unwrap();
         }
@@ -64,7 +64,7 @@ impl Scenario {
                     ..Bounds::default()
                 };
                 let answer = self.db.query(query, items(question, "inputs"), &bounds);
-                answer.map(rung_datalog::Answer::into_value)
+                answer.map(rung_datalog::QueryResult::into_value)
             }
             (None, Some(pattern)) => self.db.pull(pattern, member(question, "entity").unwrap()),
             (None, None) => panic!("a question asks"),
@@ -73,7 +73,7 @@ impl Scenario {
     }
 }
 
-/// Whether two answers are the same, where a list that was not ordered is any list of the same rows.
+/// Returns true if two results are equal. Unordered lists are equal if they have the same rows.
 fn same(question: &Map, one: &Value, other: &Value) -> bool {
     let ordered =
         member(question, "query").is_some_and(|query| query.to_string().contains(":order-by"));
@@ -88,12 +88,12 @@ fn same(question: &Map, one: &Value, other: &Value) -> bool {
             };
             sorted(one) == sorted(other)
         }
-        // Fractions of either width are written alike.
+        // Floats of 32 and 64 bits are written alike.
         _ => one == other || one.to_string() == other.to_string(),
     }
 }
 
-/// Asks every question of one file of `scenarios/`.
+/// Runs every query of one file of `scenarios/`.
 fn ask(name: &str) {
     let file = format!("{name}.edn");
     let scenario = map(&folder("scenarios").join(&file));

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use rung_datalog::{Db, Moment, Options, Report};
+use rung_datalog::{Db, DbOptions, Snapshot, TransactionResult};
 use rung_edn::{Name, Value, read};
 use tempfile::TempDir;
 
@@ -13,7 +13,7 @@ struct Fixture {
 
 fn database(schema: &str) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
-    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let db = Db::open(folder.path(), &DbOptions::default()).unwrap();
     db.update_schema(&read(schema).unwrap()).unwrap();
     Fixture {
         _folder: folder,
@@ -22,25 +22,25 @@ fn database(schema: &str) -> Fixture {
 }
 
 impl Fixture {
-    fn transact(&self, text: &str) -> Report {
+    fn transact(&self, text: &str) -> TransactionResult {
         self.db
             .transact(&read(text).unwrap())
             .unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    fn refused(&self, text: &str) -> String {
+    fn assert_refused(&self, text: &str) -> String {
         let before = self.all();
         let error = self.db.transact(&read(text).unwrap()).expect_err(text);
         assert_eq!(self.all(), before, "nothing of it was done");
         error.to_string()
     }
 
-    /// Every datom, and both indexes agree.
+    /// Returns every datom, and checks that the counts agree.
     fn all(&self) -> Vec<String> {
         self.db.read(|moment| Ok(datoms(moment))).unwrap()
     }
 
-    fn of(&self, e: u64) -> String {
+    fn facts_of(&self, e: u64) -> String {
         let prefix = format!("[{e} ");
         let own = self
             .all()
@@ -52,11 +52,11 @@ impl Fixture {
     }
 }
 
-fn datoms(moment: &Moment<'_>) -> Vec<String> {
+fn datoms(moment: &Snapshot<'_>) -> Vec<String> {
     let mut all = Vec::new();
     let name = |a: u32| moment.schema().by_id(a).unwrap().name.clone();
     moment
-        .each_datom(|datom| {
+        .visit_all(|datom| {
             all.push(format!("[{} :{} {}]", datom.e, name(datom.a), datom.v));
             Ok(())
         })
@@ -74,7 +74,7 @@ fn datoms(moment: &Moment<'_>) -> Vec<String> {
     all
 }
 
-fn shown(report: &Report) -> String {
+fn format_report(report: &TransactionResult) -> String {
     let each = report.datoms.iter().map(|datom| {
         let name = &report.schema.by_id(datom.a).unwrap().name;
         format!(
@@ -100,24 +100,24 @@ fn facts_come_and_go() {
     let db = database(PEOPLE);
     let report = db.transact("[{:db/id -1 :name \"Ada\" :aka [\"A\" \"Countess\"] :age 36} [:db/add \"t\" :name \"Bob\"]]");
     assert_eq!(
-        shown(&report),
+        format_report(&report),
         "+[1 :name \"Ada\"] +[1 :aka \"A\"] +[1 :aka \"Countess\"] +[1 :age 36] +[2 :name \"Bob\"]"
     );
     assert_eq!(Value::Map(report.tempids).to_string(), "{-1 1, \"t\" 2}");
     assert_eq!(report.tx, 1);
     assert_eq!(
-        shown(&db.transact("[[:db/add 1 :age 36] [:db/add 1 :age 37]]")),
+        format_report(&db.transact("[[:db/add 1 :age 36] [:db/add 1 :age 37]]")),
         "-[1 :age 36] +[1 :age 37]"
     );
     assert_eq!(
-        shown(&db.transact(
+        format_report(&db.transact(
             "[[:db/retract 1 :aka \"A\"] [:db/retract 1 :aka \"none\"] [:db/retract 2 :name]]"
         )),
         "-[1 :aka \"A\"] -[2 :name \"Bob\"]"
     );
-    assert_eq!(db.of(1), ":name \"Ada\", :aka \"Countess\", :age 37");
+    assert_eq!(db.facts_of(1), ":name \"Ada\", :aka \"Countess\", :age 37");
     db.transact("[[:db.fn/retractAttribute [:name \"Ada\"] :aka]]");
-    assert_eq!(db.of(1), ":name \"Ada\", :age 37");
+    assert_eq!(db.facts_of(1), ":name \"Ada\", :age 37");
     db.transact("[[:db/retractEntity [:name \"Ada\"]]]");
     assert!(db.all().is_empty());
 }
@@ -129,29 +129,29 @@ fn whoever_says_a_name_means_its_entity() {
     let report = db.transact("[{:name \"Ada\" :age 1} {:db/id -5 :name \"Bob\" :age 2} [:db/add -6 :name \"Ada\"] [:db/add -6 :age 3]]");
     assert_eq!(Value::Map(report.tempids).to_string(), "{-5 2, -6 1}");
     assert_eq!(
-        (db.of(1), db.of(2)),
+        (db.facts_of(1), db.facts_of(2)),
         (
             ":name \"Ada\", :age 3".into(),
             ":name \"Bob\", :age 2".into()
         )
     );
-    // It stood for a new entity before it turned out whose name it has.
+    // The temporary id was bound to a new entity before its name turned out to be that of an existing one.
     let report = db.transact("[[:db/add -1 :age 7] [:db/add -2 :friend -1] [:db/add -2 :name \"New\"] [:db/add -1 :name \"Ada\"]]");
     assert_eq!(Value::Map(report.tempids).to_string(), "{-1 1, -2 3}");
-    assert_eq!(db.of(1), ":name \"Ada\", :age 7");
-    assert_eq!(db.of(3), ":name \"New\", :friend 1");
+    assert_eq!(db.facts_of(1), ":name \"Ada\", :age 7");
+    assert_eq!(db.facts_of(3), ":name \"New\", :friend 1");
     assert!(
-        db.refused("[{:db/id 2 :name \"Ada\"}]")
-            .contains("entity 2, and its :name is that of entity 1")
+        db.assert_refused("[{:db/id 2 :name \"Ada\"}]")
+            .contains("entity 2, but its :name belongs to entity 1")
     );
     assert!(
-        db.refused("[[:db/add -1 :name \"Ada\"] [:db/add -1 :name \"Bob\"]]")
-            .contains("stands for")
+        db.assert_refused("[[:db/add -1 :name \"Ada\"] [:db/add -1 :name \"Bob\"]]")
+            .contains("resolves to")
     );
     db.transact("[[:db/add 1 :email \"a@x\"]]");
     assert!(
-        db.refused("[{:name \"Bob\" :email \"a@x\"}]")
-            .contains("one entity alone")
+        db.assert_refused("[{:name \"Bob\" :email \"a@x\"}]")
+            .contains("must be unique")
     );
 }
 
@@ -159,19 +159,25 @@ fn whoever_says_a_name_means_its_entity() {
 fn entities_are_called_by_names_and_lookups() {
     let db = database(PEOPLE);
     db.transact("[{:db/id 10 :db/ident :ada :name \"Ada\"} {:name \"Bob\" :boss :ada :friend [[:name \"Ada\"] :ada]}]");
-    assert_eq!(db.of(11), ":name \"Bob\", :friend 10, :boss 10");
+    assert_eq!(db.facts_of(11), ":name \"Bob\", :friend 10, :boss 10");
     db.transact("[[:db/add :ada :friend [:name \"Bob\"]] {:db/id [:name \"Bob\"] :age 5}]");
-    assert_eq!(db.of(10), ":db/ident :ada, :name \"Ada\", :friend 11");
+    assert_eq!(db.facts_of(10), ":db/ident :ada, :name \"Ada\", :friend 11");
     for (wrong, why) in [
         (
             "[[:db/add [:name \"Nobody\"] :age 1]]",
-            "nothing is called [:name \"Nobody\"]",
+            "no entity has the ident [:name \"Nobody\"]",
         ),
         ("[[:db/add [:age 5] :age 1]]", "not :db/unique"),
-        ("[[:db/add :nobody :age 1]]", "nothing is called :nobody"),
-        ("[{:name \"X\" :boss :nobody}]", "nothing is called :nobody"),
+        (
+            "[[:db/add :nobody :age 1]]",
+            "no entity has the ident :nobody",
+        ),
+        (
+            "[{:name \"X\" :boss :nobody}]",
+            "no entity has the ident :nobody",
+        ),
     ] {
-        assert!(db.refused(wrong).contains(why), "{wrong}");
+        assert!(db.assert_refused(wrong).contains(why), "{wrong}");
     }
 }
 
@@ -179,17 +185,20 @@ fn entities_are_called_by_names_and_lookups() {
 fn maps_within_maps_become_entities() {
     let db = database(PEOPLE);
     db.transact("[{:name \"Ada\" :address {:street \"X\"} :friend [{:name \"Bob\"} {:name \"Cy\" :_boss {:name \"Di\"}}]}]");
-    assert_eq!(db.of(1), ":name \"Ada\", :friend 3, :friend 4, :address 2");
-    assert_eq!(db.of(5), ":name \"Di\", :boss 4");
+    assert_eq!(
+        db.facts_of(1),
+        ":name \"Ada\", :friend 3, :friend 4, :address 2"
+    );
+    assert_eq!(db.facts_of(5), ":name \"Di\", :boss 4");
     db.transact("[{:db/id 1 :_friend [3 [:name \"Cy\"]]}]");
-    assert_eq!(db.of(3), ":name \"Bob\", :friend 1");
-    // Its parts go with it, and what leads to it.
+    assert_eq!(db.facts_of(3), ":name \"Bob\", :friend 1");
+    // Components and references to the entity are removed as well.
     db.transact("[[:db.fn/retractEntity 1]]");
-    assert_eq!(db.of(2) + &db.of(1), "");
-    assert_eq!(db.of(3), ":name \"Bob\"");
+    assert_eq!(db.facts_of(2) + &db.facts_of(1), "");
+    assert_eq!(db.facts_of(3), ":name \"Bob\"");
 }
 
-/// Each part was taken away by a call within the call for its whole, and a long chain of them ended the process.
+/// Regression: components were removed recursively, and a long chain of them overflowed the stack.
 #[test]
 fn parts_go_with_their_whole_however_deep() {
     let db = database(
@@ -199,7 +208,7 @@ fn parts_go_with_their_whole_however_deep() {
         .map(|e| format!("[:db/add {e} :part {}]", e + 1))
         .collect();
     db.transact(&format!("[{}]", chain.join(" ")));
-    // It leads back to itself, and somebody who is no part of it leads into it.
+    // The chain is a cycle, and another entity refers into it.
     db.transact(
         "[[:db/add 50001 :part 1] [:db/add 90000 :see 40000] [:db/add 90000 :name \"other\"]]",
     );
@@ -213,12 +222,15 @@ fn a_value_is_compared_before_it_is_set() {
     let db = database(PEOPLE);
     db.transact("[{:name \"Ada\" :age 1}]");
     db.transact("[[:db/cas 1 :age 1 2] [:db.fn/cas 1 :boss nil 1]]");
-    assert_eq!(db.of(1), ":name \"Ada\", :age 2, :boss 1");
+    assert_eq!(db.facts_of(1), ":name \"Ada\", :age 2, :boss 1");
     assert!(
-        db.refused("[[:db/cas 1 :age 1 3]]")
+        db.assert_refused("[[:db/cas 1 :age 1 3]]")
             .contains("entity 1 has :age 2, not 1")
     );
-    assert!(db.refused("[[:db/cas 1 :age nil 3]]").contains("not nil"));
+    assert!(
+        db.assert_refused("[[:db/cas 1 :age nil 3]]")
+            .contains("not nil")
+    );
 }
 
 #[test]
@@ -228,26 +240,26 @@ fn tuples_follow_their_parts() {
           :pair {:db/tupleTypes [:db.type/long :db.type/string]} :list {:db/tupleType :db.type/keyword}}",
     );
     db.transact("[{:a 1 :b 2}]");
-    assert_eq!(db.of(1), ":a 1, :b 2, :ab [1 2]");
+    assert_eq!(db.facts_of(1), ":a 1, :b 2, :ab [1 2]");
     db.transact("[{:a 1 :b 2 :c 3} [:db/add 9 :a 4]]");
-    assert_eq!(db.of(1), ":a 1, :b 2, :ab [1 2], :c 3");
-    assert_eq!(db.of(9), ":a 4, :ab [4 nil]");
+    assert_eq!(db.facts_of(1), ":a 1, :b 2, :ab [1 2], :c 3");
+    assert_eq!(db.facts_of(9), ":a 4, :ab [4 nil]");
     db.transact("[[:db/add [:ab [1 2]] :b 5]]");
-    assert_eq!(db.of(1), ":a 1, :b 5, :ab [1 5], :c 3");
+    assert_eq!(db.facts_of(1), ":a 1, :b 5, :ab [1 5], :c 3");
     db.transact("[[:db/retract 9 :a]]");
-    assert_eq!(db.of(9), "");
+    assert_eq!(db.facts_of(9), "");
     assert!(
-        db.refused("[[:db/add 1 :ab [7 8]]]")
-            .contains("made of other attributes")
+        db.assert_refused("[[:db/add 1 :ab [7 8]]]")
+            .contains("a tuple of other attributes")
     );
     db.transact("[[:db/add 1 :ab [1 5]] {:db/id 20 :pair [1 \"x\"] :list [:k :l]}]");
-    assert_eq!(db.of(20), ":pair [1 \"x\"], :list [:k :l]");
+    assert_eq!(db.facts_of(20), ":pair [1 \"x\"], :list [:k :l]");
     assert!(
-        db.refused("[[:db/add 20 :pair [1]]]")
+        db.assert_refused("[[:db/add 20 :pair [1]]]")
             .contains("type tuple")
     );
     assert!(
-        db.refused("[[:db/add 20 :list [1]]]")
+        db.assert_refused("[[:db/add 20 :list [1]]]")
             .contains("type tuple")
     );
 }
@@ -303,7 +315,7 @@ fn values_are_made_what_their_attribute_has() {
         ("boolean", "1"),
         ("long", "nil"),
     ] {
-        db.refused(&format!("[[:db/add 1 :{attribute} {wrong}]]"));
+        db.assert_refused(&format!("[[:db/add 1 :{attribute} {wrong}]]"));
     }
 }
 
@@ -311,16 +323,19 @@ fn values_are_made_what_their_attribute_has() {
 fn what_cannot_be_understood_is_refused_by_name() {
     let db = database(PEOPLE);
     for (wrong, why) in [
-        ("{}", "a transaction is a vector"),
+        ("{}", "a transaction must be a vector"),
         ("[1]", "neither"),
-        ("[{}]", "says nothing"),
+        ("[{}]", "has no attributes"),
         ("[[:db/add 1 :age]]", "does not have the arguments"),
-        ("[[:db/nothing 1]]", "no operation :db/nothing"),
-        ("[[:db.fn/call f]]", "no operation :db.fn/call"),
-        ("[[:db/add 99999999999999999 :age 1]]", "no entity's number"),
+        ("[[:db/nothing 1]]", ":db/nothing is not an operation"),
+        ("[[:db.fn/call f]]", ":db.fn/call is not an operation"),
+        (
+            "[[:db/add 99999999999999999 :age 1]]",
+            "not the number of an entity",
+        ),
         ("[[:db/add 1 5 1]]", "an attribute is a keyword"),
         ("[[:db/retract -1 :age 1]]", "additions only"),
-        ("[[:db/add 1 :friend -7]]", "used as a value only"),
+        ("[[:db/add 1 :friend -7]]", "used only as a value"),
         ("[{:name \"X\" :_age 1}]", "to be a reference"),
     ] {
         let given = read(wrong).unwrap();
@@ -340,11 +355,11 @@ fn long_values_are_kept_whole() {
     assert_eq!(db.all().len(), 3);
     db.transact(&format!("[{{:name \"{longer}\" :age 1}}]"));
     assert_eq!(
-        db.of(2),
+        db.facts_of(2),
         format!(":name \"{longer}\", :age 1, :note \"{long}\"")
     );
     db.transact("[[:db/retractEntity 2]]");
-    assert_eq!(db.of(1), format!(":name \"{long}\""));
+    assert_eq!(db.facts_of(1), format!(":name \"{long}\""));
 }
 
 #[test]
@@ -357,11 +372,13 @@ fn a_schema_changes_as_far_as_the_data_allows() {
             .unwrap_err()
             .to_string()
     };
-    assert!(refused("{:name {:db/valueType :db.type/long}}").contains("type cannot be changed"));
+    assert!(
+        refused("{:name {:db/valueType :db.type/long}}").contains("type of stored values is fixed")
+    );
     assert!(refused("{:aka {:db/cardinality :db.cardinality/one}}").contains("several values"));
     assert!(refused("{:note {:db/unique :db.unique/value}}").contains("the same value"));
-    assert!(refused("{:note {:db/valueType :db.type/string}}").contains("not of the type"));
-    assert!(refused("{:x {:db/isComponent true}}").contains("must have :db/valueType"));
+    assert!(refused("{:note {:db/valueType :db.type/string}}").contains("not of the new type"));
+    assert!(refused("{:x {:db/isComponent true}}").contains("needs :db/valueType"));
     assert!(refused("{:x {:db/valueType :db.type/strange}}").contains("cannot have"));
     db.db
         .update_schema(&read("{:note {:db/valueType :db.type/long}}").unwrap())
@@ -369,7 +386,7 @@ fn a_schema_changes_as_far_as_the_data_allows() {
     db.db
         .rename_attribute(&"note".into(), &"remark".into())
         .unwrap();
-    assert_eq!(db.of(2), ":name \"Bob\", :remark 1");
+    assert_eq!(db.facts_of(2), ":name \"Bob\", :remark 1");
 }
 
 #[test]
@@ -378,7 +395,7 @@ fn a_closed_schema_takes_no_other_attributes() {
     let options = read("{:closed-schema? true}").unwrap();
     db.db.set_options(options.as_map().unwrap()).unwrap();
     assert!(
-        db.refused("[{:name \"Ada\" :other 1}]")
+        db.assert_refused("[{:name \"Ada\" :other 1}]")
             .contains("the schema is closed")
     );
 }
@@ -387,13 +404,13 @@ fn a_closed_schema_takes_no_other_attributes() {
 fn everything_is_there_when_it_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     {
-        let db = Db::open(folder.path(), &Options::default()).unwrap();
+        let db = Db::open(folder.path(), &DbOptions::default()).unwrap();
         db.transact(&read("[{:a 1 :b \"x\"}]").unwrap()).unwrap();
     }
-    let closed = Options {
+    let closed = DbOptions {
         create: false,
         writable: false,
-        ..Options::default()
+        ..DbOptions::default()
     };
     let db = Db::open(folder.path(), &closed).unwrap();
     assert_eq!(
@@ -418,7 +435,7 @@ fn everything_is_there_when_it_is_opened_again() {
 #[test]
 fn it_is_said_when_entities_came_and_changed() {
     let folder = tempfile::tempdir().unwrap();
-    let db = Db::open(folder.path(), &Options::default()).unwrap();
+    let db = Db::open(folder.path(), &DbOptions::default()).unwrap();
     let Value::Map(options) = read("{:auto-entity-time? true}").unwrap() else {
         panic!("a map");
     };

@@ -1,9 +1,10 @@
-//! A call under way: what is open for its caller, what it may open, and how it gives long answers.
+//! The context of one call: the caller's open databases, what it may open, and how it returns long results.
 
+use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 
 use rung_auth::{Access, Permit};
-use rung_dtlv::{Session, Target};
+use rung_dtlv::{DtlvSession, DtlvUrl};
 use rung_edn::{Map as EdnMap, Value as Edn};
 use rung_fault::{Code, Detail, Fault};
 use rung_ladder::Handle;
@@ -11,75 +12,84 @@ use rung_tool::Call;
 use serde_json::{Map, Value, json};
 
 use crate::database::Database;
-use crate::elsewhere;
-use crate::json::{given, to_json};
-use crate::known::{Holds, Leave};
+use crate::json::{parse_argument, to_json};
+use crate::named::{DatabaseAccess, StoreKind};
 use crate::page::Pages;
+use crate::remote;
 use crate::shape::Outcome;
-use crate::store::Store;
+use crate::store::KeyValueStore;
 use crate::taker::{Made, Taker, Wanted, Watch};
-use crate::texts::Texts;
-use crate::tools::{Limits, State};
-use crate::vectors::Vectors;
+use crate::texts::TextSearchIndex;
+use crate::tools::{ResultLimits, ToolState};
+use crate::vectors::VectorSearchIndex;
 
-/// A call under way.
+/// The context of one call.
 pub(crate) struct Asking<'a> {
     pub(crate) call: &'a Call,
-    pub(crate) state: &'a State,
+    pub(crate) state: &'a ToolState,
     pub(crate) watch: Watch,
 }
 
-/// What is opened.
-pub(crate) enum Place {
-    Folder(Folder),
-    Server(Session),
+/// The target of an open call.
+pub(crate) enum OpenTarget {
+    Folder(DatabaseFolder),
+    Server(DtlvSession),
 }
 
-/// A folder that may be opened.
-pub(crate) struct Folder {
+/// A folder that the caller may open.
+pub(crate) struct DatabaseFolder {
     pub(crate) path: PathBuf,
-    /// Whether it may be changed by somebody, if not by this caller.
+    /// Write if any caller may change the database.
     pub(crate) mode: Access,
-    /// What this caller may do.
-    pub(crate) leave: Leave,
-    /// The name by which it is known.
+    /// What this caller may do with it.
+    pub(crate) granted: DatabaseAccess,
+    /// The configured name.
     name: Option<String>,
 }
 
-impl Folder {
-    /// One that is not known by name, to which so much may be done.
-    pub(crate) const fn unnamed(path: PathBuf, access: Access) -> Self {
+impl DatabaseFolder {
+    /// Creates one without a configured name.
+    pub(crate) const fn from_path(path: PathBuf, access: Access) -> Self {
         Self {
             path,
             mode: access,
-            leave: Leave::whole(access),
+            granted: DatabaseAccess::unfiltered(access),
             name: None,
+        }
+    }
+
+    /// Returns true if the folder has a database.
+    pub(crate) fn exists(&self) -> bool {
+        self.path.join(DATA_FILE).is_file()
+    }
+
+    /// Returns its configured name, or else its path. The path of a named database is not disclosed.
+    pub(crate) fn display_name(&self) -> Cow<'_, str> {
+        match &self.name {
+            Some(name) => Cow::Borrowed(name),
+            None => self.path.to_string_lossy(),
         }
     }
 }
 
-impl Place {
-    /// Where it is, without the password.
-    pub(crate) fn shown(&self) -> Value {
+impl OpenTarget {
+    /// Returns its name or location for display, without the password.
+    pub(crate) fn display_json(&self) -> Value {
         match self {
-            Self::Folder(Folder { name, path, .. }) => match name {
-                // Where it lies is not for everybody to know.
-                Some(name) => json!(name),
-                None => json!(path.to_string_lossy()),
-            },
-            Self::Server(session) => json!(session.target().to_string()),
+            Self::Folder(folder) => json!(folder.display_name()),
+            Self::Server(session) => json!(session.url().to_string()),
         }
     }
 
-    /// What may be done there, where leave is given to do so much.
+    /// Returns the caller's access, which is `most` for a server.
     pub(crate) fn access(&self, most: Access) -> Access {
         match self {
-            Self::Folder(folder) => folder.leave.access,
+            Self::Folder(folder) => folder.granted.access,
             Self::Server(_) => most,
         }
     }
 
-    pub(crate) fn is_elsewhere(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         matches!(self, Self::Server(_))
     }
 }
@@ -89,7 +99,7 @@ impl Asking<'_> {
         &self.call.permit
     }
 
-    /// What may be done at all.
+    /// Returns the highest access of this call.
     pub(crate) fn most(&self) -> Access {
         if self.state.options.allow_writes {
             self.permit().access()
@@ -98,76 +108,76 @@ impl Asking<'_> {
         }
     }
 
-    /// Whether what is open under an id may be changed by this caller.
+    /// Returns true if this caller may change the resource with this id.
     pub(crate) fn may_change(&self, id: &str) -> bool {
         self.state.handles.access(self.permit(), id) == Some(Access::Write)
     }
 
     pub(crate) fn database(&self, id: &str) -> Result<Database, Fault> {
         let found = self.state.handles.database(self.permit(), id)?;
-        Ok(found.within(&self.watch))
+        Ok(found.with_cancellation(&self.watch))
     }
 
-    pub(crate) fn kv(&self, id: &str) -> Result<Store, Fault> {
+    pub(crate) fn kv(&self, id: &str) -> Result<KeyValueStore, Fault> {
         let found = self.state.handles.kv(self.permit(), id)?;
-        Ok(found.within(&self.watch))
+        Ok(found.with_cancellation(&self.watch))
     }
 
-    pub(crate) fn texts(&self, id: &str) -> Result<Texts, Fault> {
+    pub(crate) fn texts(&self, id: &str) -> Result<TextSearchIndex, Fault> {
         let found = self.state.handles.texts(self.permit(), id)?;
-        Ok(found.within(&self.watch))
+        Ok(found.with_cancellation(&self.watch))
     }
 
-    pub(crate) fn vectors(&self, id: &str) -> Result<Vectors, Fault> {
+    pub(crate) fn vectors(&self, id: &str) -> Result<VectorSearchIndex, Fault> {
         let found = self.state.handles.vectors(self.permit(), id)?;
-        Ok(found.within(&self.watch))
+        Ok(found.with_cancellation(&self.watch))
     }
 
-    /// A folder that may be opened as what it holds, by the name that it is known by or where it is.
-    fn folder(&self, dir: &str, holds: Holds) -> Result<Folder, Fault> {
-        let known = self.state.options.known.iter();
-        let mut called = known.filter(|known| known.is_called(dir));
-        let granted = called.find_map(|known| Some((known, known.leave(self.permit())?)));
+    /// Resolves a folder for a kind of store, by its configured name or by its path.
+    fn folder(&self, dir: &str, holds: StoreKind) -> Result<DatabaseFolder, Fault> {
+        let known = self.state.options.databases.iter();
+        let mut called = known.filter(|known| known.has_name_or_dir(dir));
+        let granted = called.find_map(|known| Some((known, known.access_for(self.permit())?)));
         let Some((known, mut leave)) = granted else {
-            return Ok(Folder::unnamed(self.unnamed(dir)?, self.most()));
+            return Ok(DatabaseFolder::from_path(self.unnamed(dir)?, self.most()));
         };
-        if known.holds != holds {
-            let (what, tool) = match known.holds {
-                Holds::Facts => ("facts", "datalevin_open_database"),
-                Holds::Tables => ("tables", "datalevin_open_kv"),
+        if known.kind != holds {
+            let (what, tool) = match known.kind {
+                StoreKind::Facts => ("facts", "datalevin_open_database"),
+                StoreKind::Tables => ("tables", "datalevin_open_kv"),
             };
-            let why = format!("{} holds {what}", known.name);
+            let why = format!("{} is a store of {what}", known.name);
             return Err(Fault::new(Code::InvalidArguments, why)
-                .with_hint(format!("open it with {tool}"))
+                .with_hint(format!("call {tool} with this dir"))
                 .with(Detail::Field, "dir"));
         }
         leave.access = leave.access.min(self.most());
-        Ok(Folder {
+        Ok(DatabaseFolder {
             path: known.dir.clone(),
             mode: if self.state.options.allow_writes {
                 known.mode
             } else {
                 Access::Read
             },
-            leave,
+            granted: leave,
             name: Some(known.name.clone()),
         })
     }
 
-    /// A folder that is not known by name, where such may be opened.
+    /// Resolves a folder without a configured name, if such folders may be opened.
     fn unnamed(&self, dir: &str) -> Result<PathBuf, Fault> {
         let wrong = |code, why: String| Err(Fault::new(code, why).with(Detail::Field, "dir"));
-        // It would be a strange folder, with a password for a name.
+        // An address would be taken for a folder with a password in its name.
         if dir.contains(":/") {
-            let why = "dir is a folder of this machine; an address is given as uri".to_owned();
+            let why = "dir is a folder on the server's machine; pass an address as uri".to_owned();
             return wrong(Code::InvalidArguments, why);
         }
-        if !self.state.options.anywhere {
-            let why = format!("no database is called {dir:?}, or it is not for you");
+        if !self.state.options.any_folder {
+            let why = format!("no database named {dir:?} is open to this caller");
             return Err(Fault::new(Code::PermissionError, why)
                 .with_hint(format!(
-                    "{} names those that are",
-                    self.call.names.show("rung.db_list")
+                    "call {} for the names of the databases",
+                    self.call.name_style.apply("rung.db_list")
                 ))
                 .with(Detail::Field, "dir"));
         }
@@ -177,10 +187,10 @@ impl Asking<'_> {
             if options.roots.iter().any(|root| is_within(&folder, root)) {
                 return Ok(folder);
             }
-            let why = format!("{dir} is not in a folder where databases may be");
+            let why = format!("{dir} is not within the folders that the server allows");
             return wrong(Code::PermissionError, why);
         }
-        // What is only read is never created.
+        // A database opened for reading is never created.
         if self.most() == Access::Read || holds_database(&folder) {
             return Ok(folder);
         }
@@ -189,47 +199,48 @@ impl Asking<'_> {
             Some(working) => Err(not_created(
                 dir,
                 &format!(
-                    "a database is created only below the working folder, {}",
+                    "the server creates databases only below its working folder, {}",
                     working.display()
                 ),
             )),
             None => Err(not_created(
                 dir,
-                "none is created, since the working folder is / or the home folder",
+                "the server creates none, because its working folder is / or the home folder",
             )),
         }
     }
 
-    /// What a call names.
+    /// Resolves the target named by a call.
     pub(crate) fn place(
         &self,
         (dir, uri): (Option<&str>, Option<&str>),
-        store: rung_dtlv::Store,
+        store: rung_dtlv::DtlvStoreKind,
         client: Option<&Value>,
-    ) -> Result<Place, Fault> {
+    ) -> Result<OpenTarget, Fault> {
         match (dir, uri) {
             (Some(dir), None) => {
                 let holds = match store {
-                    rung_dtlv::Store::Datalog => Holds::Facts,
-                    rung_dtlv::Store::Kv => Holds::Tables,
+                    rung_dtlv::DtlvStoreKind::Datalog => StoreKind::Facts,
+                    rung_dtlv::DtlvStoreKind::Kv => StoreKind::Tables,
                 };
-                Ok(Place::Folder(self.folder(dir, holds)?))
+                Ok(OpenTarget::Folder(self.folder(dir, holds)?))
             }
             (None, Some(uri)) => {
                 let servers = self.state.options.servers.as_deref();
-                let target: Target = elsewhere::target(uri, servers, store)?;
-                let client = client.map(given).transpose()?;
-                let options = elsewhere::options(client.as_ref(), self.most() == Access::Write)?;
-                Ok(Place::Server(Session::new(target, options)))
+                let target: DtlvUrl = remote::allowed_target(uri, servers, store)?;
+                let client = client.map(parse_argument).transpose()?;
+                let options =
+                    remote::parse_client_options(client.as_ref(), self.most() == Access::Write)?;
+                Ok(OpenTarget::Server(DtlvSession::new(target, options)))
             }
             _ => {
-                let why = "exactly one of dir and uri says what is opened";
+                let why = "exactly one of dir and uri is required";
                 Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "dir|uri"))
             }
         }
     }
 
-    /// A list that `make` gives item by item, as it is found.
+    /// Returns a list whose items `make` produces one by one.
     pub(crate) fn list(
         &self,
         head: Map<String, Value>,
@@ -239,14 +250,14 @@ impl Asking<'_> {
         self.answer(head, wanted, |taker| make(taker).map(|()| Made::List))
     }
 
-    /// The same, of which so many items are given at first.
+    /// Like [`list`](Self::list), with at most `max_items` items in the first page.
     pub(crate) fn list_some(
         &self,
         head: Map<String, Value>,
         max_items: usize,
         make: impl FnOnce(&mut Taker<'_>) -> Result<(), Fault> + Send,
     ) -> Result<Outcome, Fault> {
-        let limits = Limits {
+        let limits = ResultLimits {
             max_items: max_items.min(self.state.options.limits.max_items),
             ..self.state.options.limits
         };
@@ -255,7 +266,7 @@ impl Asking<'_> {
         })
     }
 
-    /// An answer that is what `make` says, and whose items it gives as they are found.
+    /// Returns the result of `make`, whose items it produces one by one.
     pub(crate) fn answer(
         &self,
         head: Map<String, Value>,
@@ -269,7 +280,7 @@ impl Asking<'_> {
         &self,
         head: Map<String, Value>,
         wanted: Wanted,
-        limits: Limits,
+        limits: ResultLimits,
         make: impl FnOnce(&mut Taker<'_>) -> Result<Made, Fault> + Send,
     ) -> Result<Outcome, Fault> {
         let most = limits.max_bytes.min(self.call.budget.max_bytes);
@@ -281,7 +292,7 @@ impl Asking<'_> {
         let keep = |body: &mut dyn std::io::Read| -> Result<Handle, Fault> {
             self.state
                 .keep
-                .keep(self.permit(), "application/json", body)
+                .store(self.permit(), "application/json", body)
         };
         let watch = &self.watch;
         let make = |give: &mut dyn FnMut(String) -> bool| {
@@ -301,9 +312,9 @@ impl Asking<'_> {
 fn not_created(dir: &str, why: &str) -> Fault {
     Fault::new(
         Code::PermissionError,
-        format!("{dir} holds no database, and {why}"),
+        format!("no database in {dir}, and {why}"),
     )
-    .with_hint("start the server with --root DIR to allow databases in DIR, or from another working folder")
+    .with_hint("the operator starts the server with --root DIR to allow databases in DIR, or from another working folder")
     .with(Detail::Field, "dir")
 }
 
@@ -311,9 +322,9 @@ fn not_created(dir: &str, why: &str) -> Fault {
 const DATA_FILE: &str = "data.mdb";
 const LOCK_FILE: &str = "lock.mdb";
 
-/// Whether a folder lies within another one, which is canonical, whatever links and `..` lead to.
+/// Returns true if a folder is within `root`, which is canonical, with links and `..` resolved.
 fn is_within(folder: &Path, root: &Path) -> bool {
-    // Of what is not there yet, the part that is decides.
+    // For a path that does not exist yet, its existing ancestor decides.
     let above = |above: &Path| {
         let is_here = above.as_os_str().is_empty();
         let above = if is_here { Path::new(".") } else { above };
@@ -321,26 +332,26 @@ fn is_within(folder: &Path, root: &Path) -> bool {
     };
     let there = folder.ancestors().find_map(above);
     let is_plain = !folder.components().any(|part| part == Component::ParentDir);
-    // A file that is a link would be made, or read, wherever it leads.
+    // A data file that is a link would be created or read at the link's target.
     let leads_out = |file: &str| folder.join(file).is_symlink();
     let stays = ![DATA_FILE, LOCK_FILE].into_iter().any(leads_out);
-    // A link that leads nowhere leads, once something is there, wherever it points.
+    // A dangling link would resolve to its target once that exists.
     let is_dangling = |above: &Path| above.is_symlink() && !above.exists();
     let is_plain = is_plain && !folder.ancestors().any(is_dangling);
     is_plain && stays && there.is_some_and(|there| there.starts_with(root))
 }
 
-/// Whether a folder has a database, so that opening it creates none.
+/// Returns true if a folder has a database, so opening it creates none.
 fn holds_database(folder: &Path) -> bool {
     let data = std::fs::metadata(folder.join(DATA_FILE));
     let lock = folder.join(LOCK_FILE);
-    // A link to a lock that is not there would create it wherever the link leads.
+    // A dangling link as lock file would create the lock at the link's target.
     let creates_lock_elsewhere = lock.is_symlink() && !lock.exists();
     data.is_ok_and(|data| data.is_file() && data.len() > 0) && !creates_lock_elsewhere
 }
 
-/// What stands beside a result.
-pub(crate) fn head(name: &str, id: &str) -> Map<String, Value> {
+/// Returns the envelope of a result, with the id of its resource.
+pub(crate) fn envelope(name: &str, id: &str) -> Map<String, Value> {
     [(name.to_owned(), json!(id))].into_iter().collect()
 }
 
@@ -349,34 +360,34 @@ pub(crate) fn with_result(mut head: Map<String, Value>, result: Value) -> Outcom
     Outcome::Whole(head)
 }
 
-/// That something was done.
-pub(crate) fn done(name: &str, id: &str, what: &str) -> Outcome {
-    let mut told = head(name, id);
+/// Returns a confirmation, such as `"closed": true`.
+pub(crate) fn confirmation(name: &str, id: &str, what: &str) -> Outcome {
+    let mut told = envelope(name, id);
     told.insert(what.to_owned(), json!(true));
     Outcome::Whole(told)
 }
 
-/// What is given, where it is said.
-pub(crate) fn part(value: Option<&Value>) -> Result<Option<Edn>, Fault> {
+/// Parses an optional argument; `null` counts as absent.
+pub(crate) fn optional_edn(value: Option<&Value>) -> Result<Option<Edn>, Fault> {
     value
         .filter(|value| !value.is_null())
-        .map(given)
+        .map(parse_argument)
         .transpose()
 }
 
-/// Options that are given, where they are.
-pub(crate) fn some_options(value: Option<&Value>) -> Result<Option<EdnMap>, Fault> {
-    match part(value)? {
+/// Parses an optional map of options.
+pub(crate) fn optional_map(value: Option<&Value>) -> Result<Option<EdnMap>, Fault> {
+    match optional_edn(value)? {
         None => Ok(None),
         Some(Edn::Map(options)) => Ok(Some(options)),
         Some(_) => {
-            let why = "opts is a map, as {\":top\": 5}";
+            let why = "opts must be a map, such as {\":top\": 5}";
             Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "opts"))
         }
     }
 }
 
-/// Options that are given, or none.
-pub(crate) fn options(value: Option<&Value>) -> Result<EdnMap, Fault> {
-    Ok(some_options(value)?.unwrap_or_default())
+/// Parses a map of options, empty if absent.
+pub(crate) fn map_or_empty(value: Option<&Value>) -> Result<EdnMap, Fault> {
+    Ok(optional_map(value)?.unwrap_or_default())
 }

@@ -1,46 +1,44 @@
-//! A database of facts, wherever it is.
+//! A Datalog database, local or remote.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rung_datalog::{Bounds, Datom, Db, Head, Moment, Order, Reach};
-use rung_dtlv::{Answer, Index, Pattern};
+use rung_datalog::{Bounds, Datom, Db, IndexOrder, IndexScan, QueryResultHeader, Snapshot};
+use rung_dtlv::{DatomIndex, DatomPattern, QueryAnswer};
 use rung_edn::{Map, Name, Value as Edn};
 use rung_fault::{Code, Detail, Fault};
 use serde_json::{Value, json};
 
-use crate::elsewhere::closed;
 use crate::json::to_json;
+use crate::remote::reject_host_functions;
 use crate::taker::{Made, Taker, Watch};
 
-/// Entities that are asked for in one question to a server.
-const AT_ONCE: usize = 500;
+/// Entities per request to a server.
+const PULL_BATCH: usize = 500;
 
-/// A database.
 #[derive(Clone)]
 pub(crate) enum Database {
-    /// In a folder.
-    Here {
-        /// As much of it as the caller sees.
+    /// In a folder of this machine.
+    Local {
+        /// The part that the caller may see.
         db: Arc<Db>,
-        /// All of it, which is open for as long as anybody sees some.
+        /// The unfiltered database, kept open while the filtered one is in use.
         whole: Arc<Db>,
         folder: PathBuf,
         bounds: Bounds,
     },
-    /// On a server.
-    Elsewhere(rung_dtlv::Database),
+    Remote(rung_dtlv::DtlvDatabase),
 }
 
-/// What is known of facts that are looked for.
-pub(crate) struct Known {
+/// A datom pattern: the known parts.
+pub(crate) struct FactPattern {
     pub(crate) e: Option<Edn>,
     pub(crate) a: Option<Edn>,
     pub(crate) v: Option<Edn>,
 }
 
-/// A fact as callers know it.
-pub(crate) struct Fact {
+/// A datom as callers see it.
+pub(crate) struct OutputDatom {
     e: Edn,
     a: Edn,
     v: Edn,
@@ -48,9 +46,9 @@ pub(crate) struct Fact {
     added: bool,
 }
 
-impl Fact {
-    /// One that holds. When it was said is not kept.
-    fn holding(e: Edn, a: Edn, v: Edn) -> Self {
+impl OutputDatom {
+    /// Creates one that currently holds. Its transaction is not recorded.
+    fn current(e: Edn, a: Edn, v: Edn) -> Self {
         Self {
             e,
             a,
@@ -60,11 +58,11 @@ impl Fact {
         }
     }
 
-    /// One of a moment.
-    fn of(moment: &Moment<'_>, datom: Datom) -> Self {
+    /// Converts a datom of a snapshot.
+    fn from_datom(moment: &Snapshot<'_>, datom: Datom) -> Self {
         let name = moment.schema().by_id(datom.a);
         let name = name.map_or(Edn::Nil, |own| Edn::Keyword(own.name.clone()));
-        Self::holding(number(datom.e), name, datom.v)
+        Self::current(entity_number(datom.e), name, datom.v)
     }
 
     pub(crate) fn to_json(&self) -> Value {
@@ -73,7 +71,7 @@ impl Fact {
     }
 }
 
-impl From<rung_dtlv::Datom> for Fact {
+impl From<rung_dtlv::Datom> for OutputDatom {
     fn from(datom: rung_dtlv::Datom) -> Self {
         Self {
             e: Edn::Long(datom.entity),
@@ -85,55 +83,55 @@ impl From<rung_dtlv::Datom> for Fact {
     }
 }
 
-/// What a transaction did.
-pub(crate) struct Report {
-    pub(crate) facts: Vec<Fact>,
+/// The result of a transaction.
+pub(crate) struct TransactionReport {
+    pub(crate) facts: Vec<OutputDatom>,
     pub(crate) tempids: Map,
     pub(crate) tx: Option<u64>,
 }
 
-fn number(e: u64) -> Edn {
+fn entity_number(e: u64) -> Edn {
     Edn::Long(i64::try_from(e).unwrap_or(i64::MAX))
 }
 
-fn attribute(given: &Edn) -> Result<Name, Fault> {
+fn parse_attribute(given: &Edn) -> Result<Name, Fault> {
     let why = || {
-        let why = format!("{given} is no attribute: it is a keyword");
+        let why = format!("{given} is not an attribute; an attribute is a keyword");
         Fault::new(Code::InvalidQuery, why)
     };
     given.as_keyword().cloned().ok_or_else(why)
 }
 
 impl Database {
-    /// The same, for somebody who waits no longer than that.
-    pub(crate) fn within(&self, watch: &Watch) -> Self {
+    /// Returns the database with the deadline and cancellation of a call.
+    pub(crate) fn with_cancellation(&self, watch: &Watch) -> Self {
         match self {
-            Self::Here {
+            Self::Local {
                 db, whole, folder, ..
-            } => Self::Here {
+            } => Self::Local {
                 db: db.clone(),
                 whole: whole.clone(),
                 folder: folder.clone(),
                 bounds: watch.bounds(),
             },
-            Self::Elsewhere(database) => Self::Elsewhere(database.within(watch.patience())),
+            Self::Remote(database) => Self::Remote(database.with_wait_limit(watch.patience())),
         }
     }
 
-    /// The database itself, for what can be done to one in a folder alone.
-    pub(crate) fn here(&self) -> Result<&Arc<Db>, Fault> {
+    /// Returns the local database, for operations that a server does not support.
+    pub(crate) fn local(&self) -> Result<&Arc<Db>, Fault> {
         match self {
-            Self::Here { db, .. } => Ok(db),
-            Self::Elsewhere(_) => {
-                let why = "a server elsewhere cannot be asked for this";
+            Self::Local { db, .. } => Ok(db),
+            Self::Remote(_) => {
+                let why = "a remote server does not support this tool";
                 Err(Fault::new(Code::InvalidRequest, why)
-                    .with_hint("open a folder of this machine: datalevin_open_database with dir")
+                    .with_hint("call datalevin_open_database with dir to open a local folder")
                     .with(Detail::Field, "database"))
             }
         }
     }
 
-    /// Answers a query.
+    /// Evaluates a query.
     pub(crate) fn query(
         &self,
         query: &Edn,
@@ -141,43 +139,44 @@ impl Database {
         taker: &mut Taker<'_>,
     ) -> Result<Made, Fault> {
         match self {
-            Self::Here { db, bounds, .. } => {
+            Self::Local { db, bounds, .. } => {
                 let head = db.head(query)?;
                 if head.is_one() {
                     let answer = db.query(query, inputs, bounds)?;
                     return Ok(Made::One(answer.into_value()));
                 }
-                let mut take =
-                    |head: &Head, row: Vec<Edn>| Ok(taker.take(|| to_json(&head.row(row))));
-                db.each_row(query, inputs, bounds, &mut take)?;
+                let mut take = |head: &QueryResultHeader, row: Vec<Edn>| {
+                    Ok(taker.take(|| to_json(&head.row(row))))
+                };
+                db.visit_rows(query, inputs, bounds, &mut take)?;
                 Ok(if head.is_set() { Made::Set } else { Made::List })
             }
-            Self::Elsewhere(database) => {
-                closed(query)?;
-                inputs.iter().try_for_each(closed)?;
+            Self::Remote(database) => {
+                reject_host_functions(query)?;
+                inputs.iter().try_for_each(reject_host_functions)?;
                 let answer =
                     database.query_each(query, inputs, |row| taker.flow(|| to_json(&row)))?;
                 Ok(match answer {
-                    Answer::Vector => Made::List,
-                    Answer::Set => Made::Set,
-                    Answer::Value(value) => Made::One(value),
+                    QueryAnswer::Vector => Made::List,
+                    QueryAnswer::Set => Made::Set,
+                    QueryAnswer::Value(value) => Made::One(value),
                 })
             }
         }
     }
 
-    /// An entity, as far as a pattern goes.
+    /// Pulls an entity.
     pub(crate) fn pull(&self, pattern: &Edn, entity: &Edn) -> Result<Edn, Fault> {
         match self {
-            Self::Here { db, bounds, .. } => pulled((db, bounds), pattern, entity),
-            Self::Elsewhere(database) => {
-                closed(pattern)?;
+            Self::Local { db, bounds, .. } => pull_local((db, bounds), pattern, entity),
+            Self::Remote(database) => {
+                reject_host_functions(pattern)?;
                 Ok(database.pull(pattern, entity)?)
             }
         }
     }
 
-    /// Several entities, as far as a pattern goes.
+    /// Pulls several entities.
     pub(crate) fn pull_many(
         &self,
         pattern: &Edn,
@@ -185,19 +184,19 @@ impl Database {
         taker: &mut Taker<'_>,
     ) -> Result<(), Fault> {
         match self {
-            Self::Here { db, bounds, .. } => {
+            Self::Local { db, bounds, .. } => {
                 for entity in entities {
-                    // One alone can be much.
+                    // A single entity can be large.
                     taker.look()?;
-                    let pulled = pulled((db, bounds), pattern, entity)?;
+                    let pulled = pull_local((db, bounds), pattern, entity)?;
                     if !taker.take(|| to_json(&pulled)) {
                         break;
                     }
                 }
             }
-            Self::Elsewhere(database) => {
-                closed(pattern)?;
-                for some in entities.chunks(AT_ONCE) {
+            Self::Remote(database) => {
+                reject_host_functions(pattern)?;
+                for some in entities.chunks(PULL_BATCH) {
                     let pulled = database.pull_many(pattern, some)?;
                     let pulled = pulled.as_sequence().unwrap_or_default();
                     if !pulled.iter().all(|pulled| taker.take(|| to_json(pulled))) {
@@ -209,12 +208,12 @@ impl Database {
         Ok(())
     }
 
-    /// Everything of an entity; nothing of one that there is nothing of, and `None` of one that cannot be found.
+    /// Returns all attributes of an entity: an empty map if an entity id has none, `None` if a lookup finds no entity.
     pub(crate) fn entity(&self, called: &Edn) -> Result<Option<Map>, Fault> {
         let found = match self {
-            Self::Here { db, .. } => db.entity(called)?,
-            Self::Elsewhere(database) => match database.entity(called)? {
-                // Of what is not there servers give the number that they were asked for.
+            Self::Local { db, .. } => db.entity(called)?,
+            Self::Remote(database) => match database.entity(called)? {
+                // For an unknown entity, servers return a map with only its id.
                 Edn::Map(members) if members.len() > 1 => Some(members),
                 _ => None,
             },
@@ -223,82 +222,82 @@ impl Database {
         Ok(found.or_else(|| is_number.then(Map::new)))
     }
 
-    /// Facts in an order from their first parts on, or back from there.
+    /// Returns the datoms of an index from a position on, or backwards from it.
     pub(crate) fn seek(
         &self,
-        order: Order,
-        reach: Reach,
+        order: IndexOrder,
+        reach: IndexScan,
         parts: &[Edn],
         taker: &mut Taker<'_>,
     ) -> Result<(), Fault> {
-        Ok(self.here()?.read(|moment| {
-            moment.each(order, reach, parts, |datom| {
-                Ok(taker.take(|| Fact::of(moment, datom).to_json()))
+        Ok(self.local()?.read(|moment| {
+            moment.visit_datoms(order, reach, parts, |datom| {
+                Ok(taker.take(|| OutputDatom::from_datom(moment, datom).to_json()))
             })
         })?)
     }
 
-    /// Facts of an attribute whose values lie between two.
+    /// Returns the datoms of an attribute whose values are within a range.
     pub(crate) fn range(
         &self,
         called: &Edn,
         (from, to): &(Option<Edn>, Option<Edn>),
         taker: &mut Taker<'_>,
     ) -> Result<(), Fault> {
-        let name = attribute(called)?;
+        let name = parse_attribute(called)?;
         let bound = |bound: &Option<Edn>| bound.clone().unwrap_or(Edn::Nil);
         let (from, to) = (bound(from), bound(to));
-        Ok(self.here()?.read(|moment| {
-            moment.each_between(&name, &from, &to, |datom| {
-                Ok(taker.take(|| Fact::of(moment, datom).to_json()))
+        Ok(self.local()?.read(|moment| {
+            moment.visit_range(&name, &from, &to, |datom| {
+                Ok(taker.take(|| OutputDatom::from_datom(moment, datom).to_json()))
             })
         })?)
     }
 
-    /// Facts in an order, by their first parts.
+    /// Returns the datoms of an index with these first components.
     pub(crate) fn datoms(
         &self,
-        order: Order,
+        order: IndexOrder,
         parts: &[Edn],
         taker: &mut Taker<'_>,
     ) -> Result<(), Fault> {
         let database = match self {
-            Self::Here { .. } => return self.seek(order, Reach::Within, parts, taker),
-            Self::Elsewhere(database) => database,
+            Self::Local { .. } => return self.seek(order, IndexScan::Prefix, parts, taker),
+            Self::Remote(database) => database,
         };
         let [e, a, v] = match order {
-            Order::Eav => [0, 1, 2],
-            Order::Ave => [2, 0, 1],
+            IndexOrder::Eav => [0, 1, 2],
+            IndexOrder::Ave => [2, 0, 1],
         };
         let known = [e, a, v].map(|at| parts.get(at).cloned());
         let [e, a, v] = known;
-        let Some(pattern) = pattern(database, &Known { e, a, v })? else {
+        let Some(pattern) = to_remote_pattern(database, &FactPattern { e, a, v })? else {
             return Ok(());
         };
         let index = match order {
-            Order::Eav => Index::Eav,
-            Order::Ave => Index::Ave,
+            IndexOrder::Eav => DatomIndex::Eav,
+            IndexOrder::Ave => DatomIndex::Ave,
         };
-        let each = |datom| taker.flow(|| Fact::from(datom).to_json());
+        let each = |datom| taker.flow(|| OutputDatom::from(datom).to_json());
         Ok(database.datoms(index, &pattern, each)?)
     }
 
-    /// Facts by whatever is known of them.
-    pub(crate) fn search(&self, known: &Known, taker: &mut Taker<'_>) -> Result<(), Fault> {
+    /// Returns the datoms that match a pattern.
+    pub(crate) fn search(&self, known: &FactPattern, taker: &mut Taker<'_>) -> Result<(), Fault> {
         match self {
-            Self::Here { db, bounds, .. } => {
-                let (query, given) = known.query(db)?;
-                let mut take = |_: &Head, row: Vec<Edn>| {
+            Self::Local { db, bounds, .. } => {
+                let (query, given) = known.to_query(db)?;
+                let mut take = |_: &QueryResultHeader, row: Vec<Edn>| {
                     let Ok([e, a, v]) = <[Edn; 3]>::try_from(row) else {
                         return Ok(false);
                     };
-                    Ok(taker.take(|| Fact::holding(e, a, v).to_json()))
+                    Ok(taker.take(|| OutputDatom::current(e, a, v).to_json()))
                 };
-                db.each_row(&query, &given, bounds, &mut take)?;
+                db.visit_rows(&query, &given, bounds, &mut take)?;
             }
-            Self::Elsewhere(database) => {
-                if let Some(pattern) = pattern(database, known)? {
-                    let each = |datom| taker.flow(|| Fact::from(datom).to_json());
+            Self::Remote(database) => {
+                if let Some(pattern) = to_remote_pattern(database, known)? {
+                    let each = |datom| taker.flow(|| OutputDatom::from(datom).to_json());
                     database.search_datoms(&pattern, each)?;
                 }
             }
@@ -306,27 +305,27 @@ impl Database {
         Ok(())
     }
 
-    /// How many facts there are of which this is known.
-    pub(crate) fn count(&self, known: &Known) -> Result<u64, Fault> {
+    /// Counts the datoms that match a pattern.
+    pub(crate) fn count(&self, known: &FactPattern) -> Result<u64, Fault> {
         match self {
-            Self::Here { db, bounds, .. } => {
-                let (query, given) = known.query(db)?;
+            Self::Local { db, bounds, .. } => {
+                let (query, given) = known.to_query(db)?;
                 let mut count = 0;
-                let mut take = |_: &Head, _| {
+                let mut take = |_: &QueryResultHeader, _| {
                     count += 1;
                     Ok(true)
                 };
-                db.each_row(&query, &given, bounds, &mut take)?;
+                db.visit_rows(&query, &given, bounds, &mut take)?;
                 Ok(count)
             }
-            Self::Elsewhere(database) => match pattern(database, known)? {
+            Self::Remote(database) => match to_remote_pattern(database, known)? {
                 Some(pattern) => Ok(database.count_datoms(&pattern)?),
                 None => Ok(0),
             },
         }
     }
 
-    /// Facts by the words of their texts, the best first.
+    /// Returns the datoms whose texts match a full-text query, best first.
     pub(crate) fn fulltext(
         &self,
         query: &Edn,
@@ -334,25 +333,25 @@ impl Database {
         taker: &mut Taker<'_>,
     ) -> Result<(), Fault> {
         let rows = match self {
-            Self::Here { db, bounds, .. } => {
+            Self::Local { db, bounds, .. } => {
                 let rows = db.fulltext(query, &Edn::Map(options), bounds)?;
                 rows.into_iter().map(Edn::Vector).collect()
             }
-            Self::Elsewhere(database) => match database.fulltext_datoms(query, options)? {
+            Self::Remote(database) => match database.fulltext_datoms(query, options)? {
                 Edn::Vector(rows) | Edn::List(rows) => rows,
                 _ => Vec::new(),
             },
         };
         for row in rows {
             let parts = match &row {
-                // As a server has facts.
+                // A server's tagged datom.
                 Edn::Tagged(_, inner) => inner
                     .as_sequence()
                     .map(|parts| &parts[..parts.len().min(3)]),
                 other => other.as_sequence(),
             };
             let item = || match parts {
-                Some([e, a, v]) => Fact::holding(e.clone(), a.clone(), v.clone()).to_json(),
+                Some([e, a, v]) => OutputDatom::current(e.clone(), a.clone(), v.clone()).to_json(),
                 _ => to_json(&row),
             };
             if !taker.take(item) {
@@ -362,32 +361,32 @@ impl Database {
         Ok(())
     }
 
-    /// Changes facts, all of it or nothing.
-    pub(crate) fn transact(&self, changes: Vec<Edn>) -> Result<Report, Fault> {
+    /// Applies a transaction, all or nothing.
+    pub(crate) fn transact(&self, changes: Vec<Edn>) -> Result<TransactionReport, Fault> {
         match self {
-            Self::Here { db, .. } => {
+            Self::Local { db, .. } => {
                 let report = db.transact(&Edn::Vector(changes))?;
                 let fact = |datom: &rung_datalog::Datom| {
                     let name = report.schema.by_id(datom.a);
-                    Fact {
-                        e: number(datom.e),
+                    OutputDatom {
+                        e: entity_number(datom.e),
                         a: name.map_or(Edn::Nil, |own| Edn::Keyword(own.name.clone())),
                         v: datom.v.clone(),
                         tx: report.tx,
                         added: datom.added,
                     }
                 };
-                Ok(Report {
+                Ok(TransactionReport {
                     facts: report.datoms.iter().map(fact).collect(),
                     tempids: report.tempids.clone(),
                     tx: Some(report.tx),
                 })
             }
-            Self::Elsewhere(database) => {
-                changes.iter().try_for_each(no_call)?;
+            Self::Remote(database) => {
+                changes.iter().try_for_each(reject_function_call)?;
                 let report = database.transact(&changes)?;
-                Ok(Report {
-                    facts: report.tx_data.into_iter().map(Fact::from).collect(),
+                Ok(TransactionReport {
+                    facts: report.tx_data.into_iter().map(OutputDatom::from).collect(),
                     tempids: report.tempids,
                     tx: report.tx.map(i64::unsigned_abs),
                 })
@@ -396,9 +395,9 @@ impl Database {
     }
 }
 
-/// An entity, as far as a pattern goes. All of one that there is nothing of is its number, as servers have it.
-fn pulled((db, bounds): (&Db, &Bounds), pattern: &Edn, entity: &Edn) -> Result<Edn, Fault> {
-    let pulled = db.pull_within(pattern, entity, bounds)?;
+/// Pulls an entity. A wildcard pull of an entity without datoms returns its id, as servers do.
+fn pull_local((db, bounds): (&Db, &Bounds), pattern: &Edn, entity: &Edn) -> Result<Edn, Fault> {
+    let pulled = db.pull_with_bounds(pattern, entity, bounds)?;
     let wants_all = || {
         let items = pattern.as_sequence().unwrap_or_default();
         items.contains(&Edn::symbol("*"))
@@ -410,19 +409,22 @@ fn pulled((db, bounds): (&Db, &Bounds), pattern: &Edn, entity: &Edn) -> Result<E
     Ok(pulled)
 }
 
-/// Refuses a change that calls a function of the server's host.
-fn no_call(change: &Edn) -> Result<(), Fault> {
+/// Rejects a change that calls a function on the server's host.
+fn reject_function_call(change: &Edn) -> Result<(), Fault> {
     let first = change.as_sequence().and_then(<[Edn]>::first);
     if first == Some(&Edn::keyword("db.fn/call")) {
-        let why = ":db.fn/call would run a function of the server's host";
+        let why = ":db.fn/call would run a function on the remote server's host";
         return Err(Fault::new(Code::InvalidTransaction, why)
-            .with_hint("say what is to be added and retracted"));
+            .with_hint("pass the additions and retractions themselves"));
     }
     Ok(())
 }
 
-/// What is known as a server is asked for it; `None` where no entity is called so.
-fn pattern(database: &rung_dtlv::Database, known: &Known) -> Result<Option<Pattern>, Fault> {
+/// Converts a pattern for a server; `None` if the entity does not exist.
+fn to_remote_pattern(
+    database: &rung_dtlv::DtlvDatabase,
+    known: &FactPattern,
+) -> Result<Option<DatomPattern>, Fault> {
     let entity = match &known.e {
         None => None,
         Some(called) => match database.entity_id(called)? {
@@ -430,16 +432,16 @@ fn pattern(database: &rung_dtlv::Database, known: &Known) -> Result<Option<Patte
             found => found,
         },
     };
-    Ok(Some(Pattern {
+    Ok(Some(DatomPattern {
         entity,
-        attribute: known.a.as_ref().map(attribute).transpose()?,
+        attribute: known.a.as_ref().map(parse_attribute).transpose()?,
         value: known.v.clone(),
     }))
 }
 
-impl Known {
-    /// The query that finds them, and what it is given.
-    fn query(&self, db: &Db) -> Result<(Edn, Vec<Edn>), Fault> {
+impl FactPattern {
+    /// Returns the query that matches the pattern, and its inputs.
+    fn to_query(&self, db: &Db) -> Result<(Edn, Vec<Edn>), Fault> {
         let known = [("?e", &self.e), ("?a", &self.a), ("?v", &self.v)];
         let mut inputs = vec![Edn::symbol("$")];
         let mut given = Vec::new();
@@ -447,7 +449,7 @@ impl Known {
             let Some(mut value) = value.clone() else {
                 continue;
             };
-            // An entity is told by its number, however it is called.
+            // A lookup reference or ident is resolved to the entity id.
             if name == "?e" {
                 let e = db.read(|moment| moment.entity_id(&value))?;
                 value = Edn::Long(e.and_then(|e| i64::try_from(e).ok()).unwrap_or(-1));

@@ -1,19 +1,22 @@
-//! Values as JSON: what JSON does not have is tagged.
+//! EDN values as JSON; types that JSON lacks are tagged.
 //!
-//! The law it keeps: what [`to_json`] writes, [`given`] reads as the same value. So a text that begins with a colon, which would be
-//! taken for a keyword, is tagged too, and a map whose keys could be taken for something else is a list of pairs.
+//! The law it keeps: [`parse_argument`] reads what [`to_json`] writes as the same value. A text that begins with a colon,
+//! which would be read as a keyword, is therefore tagged too, and a map with ambiguous keys is written as a list of pairs.
 
 use std::sync::Arc;
 
 use data_encoding::BASE64;
-use rung_edn::{BigInt, Value, read};
+use rung_edn::{BigInt, Value, read, shorten};
 use rung_fault::{Code, Fault};
 use serde_json::{Map, Value as Json, json};
 
-/// Whole numbers that every reader of JSON reads exactly.
-const EXACT: i64 = (1 << 53) - 1;
+/// Largest integer that every JSON reader reads exactly.
+const MAX_EXACT_INTEGER: i64 = (1 << 53) - 1;
 
-/// What a value that is not JSON's own is marked by.
+/// Characters of an argument that an error repeats, at most.
+const MAX_SHOWN_CHARS: usize = 120;
+
+/// Tags of values that JSON lacks.
 const TAGS: [&str; 12] = [
     "~str", "~i64", "~bigint", "~bigdec", "~date", "~uuid", "~bytes", "~set", "~map", "~edn",
     "~pull", "~handle",
@@ -25,12 +28,12 @@ fn tagged(tag: &str, inner: Json) -> Json {
     Json::Object(members)
 }
 
-/// A value as JSON; what JSON does not have is tagged.
+/// Converts a value to JSON, with types that JSON lacks tagged.
 pub fn to_json(value: &Value) -> Json {
     match value {
         Value::Nil => Json::Null,
         Value::Bool(value) => json!(value),
-        Value::Long(number) if number.unsigned_abs() > EXACT.unsigned_abs() => {
+        Value::Long(number) if number.unsigned_abs() > MAX_EXACT_INTEGER.unsigned_abs() => {
             tagged("~i64", json!(number.to_string()))
         }
         Value::Long(number) => json!(number),
@@ -59,8 +62,8 @@ pub fn to_json(value: &Value) -> Json {
         Value::Vector(items) | Value::List(items) => items.iter().map(to_json).collect(),
         Value::Set(items) => tagged("~set", items.iter().map(to_json).collect()),
         Value::Map(members) => {
-            let names: Option<Vec<String>> = members.keys().map(key).collect();
-            // One that has nothing but a tag would be taken for what is tagged.
+            let names: Option<Vec<String>> = members.keys().map(member_name).collect();
+            // A map whose only key is a tag would be read as a tagged value.
             let names = names.filter(|names| names.len() != 1 || !TAGS.contains(&&*names[0]));
             if let Some(names) = names {
                 let members = names.into_iter().zip(members.values().map(to_json));
@@ -80,8 +83,8 @@ pub fn to_json(value: &Value) -> Json {
     }
 }
 
-/// A key as JSON has keys, where it can.
-fn key(key: &Value) -> Option<String> {
+/// Converts a map key to a JSON member name, if unambiguous.
+fn member_name(key: &Value) -> Option<String> {
     match key {
         Value::String(text) if !text.starts_with(':') => Some(text.to_string()),
         Value::Keyword(name) => Some(format!(":{name}")),
@@ -89,16 +92,16 @@ fn key(key: &Value) -> Option<String> {
     }
 }
 
-/// A text that begins with a colon as the keyword that it is, where it is one.
-fn name(text: &str) -> Value {
-    // Not a keyword with something after it, a comment for instance.
+/// Parses a keyword (`:name`); any other text stays a text.
+fn parse_name(text: &str) -> Value {
+    // Rejects a keyword followed by something else, for example a comment.
     match text.strip_prefix(':').and_then(|_| read(text).ok()) {
         Some(Value::Keyword(name)) if name.as_str() == &text[1..] => Value::Keyword(name),
         _ => Value::text(text),
     }
 }
 
-fn number(number: &serde_json::Number) -> Value {
+fn parse_number(number: &serde_json::Number) -> Value {
     match (number.as_i64(), number.as_u64()) {
         (Some(number), _) => Value::Long(number),
         (None, Some(number)) => Value::BigInt(Arc::new(BigInt::from(number))),
@@ -106,8 +109,8 @@ fn number(number: &serde_json::Number) -> Value {
     }
 }
 
-/// What a tag and a text say together.
-fn untagged(tag: &str, text: &str) -> Option<Value> {
+/// Parses a tagged text.
+fn parse_tagged(tag: &str, text: &str) -> Option<Value> {
     let written = match tag {
         "~str" => return Some(Value::text(text)),
         "~edn" => return read(text).ok(),
@@ -131,85 +134,91 @@ fn untagged(tag: &str, text: &str) -> Option<Value> {
     fits.then_some(value)
 }
 
-/// A value of JSON that is data: what is tagged is what it was, and names that begin with a colon are keywords; texts are texts.
-pub fn of_json(value: &Json) -> Value {
+/// Converts JSON data to a value: tagged values are restored, and member names that begin with a colon are keywords; other
+/// texts stay texts.
+pub fn from_json(value: &Json) -> Value {
     match value {
         Json::Null => Value::Nil,
         Json::Bool(value) => Value::Bool(*value),
-        Json::Number(given) => number(given),
+        Json::Number(given) => parse_number(given),
         Json::String(text) => Value::text(text.as_str()),
-        Json::Array(items) => Value::Vector(items.iter().map(of_json).collect()),
+        Json::Array(items) => Value::Vector(items.iter().map(from_json).collect()),
         Json::Object(members) => {
             if let (1, Some((tag, Json::String(text)))) = (members.len(), members.iter().next())
-                && let Some(value) = untagged(tag, text)
+                && let Some(value) = parse_tagged(tag, text)
             {
                 return value;
             }
             let members = members
                 .iter()
-                .map(|(key, value)| (name(key), of_json(value)));
+                .map(|(key, value)| (parse_name(key), from_json(value)));
             Value::Map(members.collect())
         }
     }
 }
 
-/// A value that an agent gives: as [`of_json`], and a text that is written as a keyword is one. `{"~str": ":x"}` is a text all the
-/// same, and so is `":a b"`, which no keyword is written as. What is tagged and is not what its tag says is refused.
-pub fn given(value: &Json) -> Result<Value, Fault> {
+/// Parses an argument: like [`from_json`], but a text written as a keyword becomes one. `{"~str": ":x"}` stays a text, and
+/// so does `":a b"`, which is not a valid keyword. A tagged value that does not match its tag is rejected.
+pub fn parse_argument(value: &Json) -> Result<Value, Fault> {
     let members = match value {
-        Json::String(text) => return Ok(name(text)),
+        Json::String(text) => return Ok(parse_name(text)),
         Json::Array(items) => {
             return Ok(Value::Vector(
-                items.iter().map(given).collect::<Result<_, _>>()?,
+                items.iter().map(parse_argument).collect::<Result<_, _>>()?,
             ));
         }
         Json::Object(members) => members,
-        other => return Ok(of_json(other)),
+        other => return Ok(from_json(other)),
     };
     let only = members.iter().next().filter(|_| members.len() == 1);
     let Some((tag, inner)) = only.filter(|(tag, _)| TAGS.contains(&tag.as_str())) else {
         let members = members
             .iter()
-            .map(|(key, value)| Ok((name(key), given(value)?)));
+            .map(|(key, value)| Ok((parse_name(key), parse_argument(value)?)));
         return Ok(Value::Map(members.collect::<Result<_, Fault>>()?));
     };
     let wrong = || {
-        let why = format!("{value} is not what {tag} says");
+        let shown = value.to_string();
+        let why = format!("{} is not a valid {tag}", shorten(&shown, MAX_SHOWN_CHARS));
         Fault::new(Code::InvalidArguments, why)
     };
     match (tag.as_str(), inner) {
         ("~set", Json::Array(items)) => Ok(Value::Set(
-            items.iter().map(given).collect::<Result<_, _>>()?,
+            items.iter().map(parse_argument).collect::<Result<_, _>>()?,
         )),
         ("~map", Json::Array(pairs)) => {
             let pairs = pairs
                 .iter()
                 .map(|pair| match pair.as_array().map(Vec::as_slice) {
-                    Some([key, value]) => Ok((given(key)?, given(value)?)),
+                    Some([key, value]) => Ok((parse_argument(key)?, parse_argument(value)?)),
                     _ => Err(wrong()),
                 });
             Ok(Value::Map(pairs.collect::<Result<_, Fault>>()?))
         }
-        ("~pull", Json::Object(spec)) => pull(spec).unwrap_or_else(|| Err(wrong())),
+        ("~pull", Json::Object(spec)) => parse_pull(spec).unwrap_or_else(|| Err(wrong())),
         ("~handle", _) => {
-            let why = "~handle names nothing here: give values themselves";
+            let why = "~handle is not supported; pass the value itself";
             Err(Fault::new(Code::InvalidHandle, why))
         }
-        (tag, Json::String(text)) => untagged(tag, text).ok_or_else(wrong),
+        ("~edn", Json::String(text)) => read(text).map_err(|error| {
+            let why = format!("the text of ~edn is not valid EDN: {error}");
+            Fault::new(Code::InvalidArguments, why)
+        }),
+        (tag, Json::String(text)) => parse_tagged(tag, text).ok_or_else(wrong),
         _ => Err(wrong()),
     }
 }
 
-/// An attribute with its options, as a pattern has it: `{"attr": {"attr": ":name", "as": "n"}, "pattern": [":age"]}`.
-fn pull(spec: &Map<String, Json>) -> Option<Result<Value, Fault>> {
+/// Parses an attribute with options of a pull pattern: `{"attr": {"attr": ":name", "as": "n"}, "pattern": [":age"]}`.
+fn parse_pull(spec: &Map<String, Json>) -> Option<Result<Value, Fault>> {
     let attribute = spec.get("attr")?.as_object()?;
     let known = ["attr", "as", "limit", "default", "xform"];
     if !attribute.keys().all(|key| known.contains(&&**key)) || !attribute.contains_key("attr") {
         return None;
     }
     let options = known.iter().filter_map(|name| {
-        let value = given(attribute.get(*name)?).map(|value| match value {
-            // The name of a function, as functions are called.
+        let value = parse_argument(attribute.get(*name)?).map(|value| match value {
+            // Function names are symbols.
             Value::String(text) if *name == "xform" => Value::symbol(&text),
             value => value,
         });
@@ -232,7 +241,7 @@ fn pull(spec: &Map<String, Json>) -> Option<Result<Value, Fault>> {
     };
     Some(match spec.get("pattern").filter(|given| !given.is_null()) {
         None => Ok(attribute),
-        Some(pattern) => given(pattern)
+        Some(pattern) => parse_argument(pattern)
             .map(|pattern| Value::Map(std::iter::once((attribute, pattern)).collect())),
     })
 }
@@ -244,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// Values that have a spelling, which are those that can be kept.
+    /// Values that have a textual form, which are those that can be stored.
     fn values() -> impl Strategy<Value = Value> {
         let word = "[a-z][a-z0-9.*!?-]{0,6}(/[a-z][a-z0-9-]{0,4})?";
         let single = prop_oneof![
@@ -279,7 +288,7 @@ mod tests {
         #[test]
         fn what_goes_out_comes_in_as_it_was(value in values()) {
             let text = to_json(&value).to_string();
-            let read = given(&serde_json::from_str(&text).unwrap()).unwrap();
+            let read = parse_argument(&serde_json::from_str(&text).unwrap()).unwrap();
             prop_assert_eq!(&read, &value, "{}", text);
         }
     }
@@ -296,9 +305,16 @@ mod tests {
     #[test]
     fn what_no_keyword_is_written_as_stays_a_text() {
         for text in [":a b", ":", ": x", ":a)", ":\"", ":a ;b"] {
-            assert_eq!(given(&json!(text)).unwrap(), Value::text(text), "{text}");
+            assert_eq!(
+                parse_argument(&json!(text)).unwrap(),
+                Value::text(text),
+                "{text}"
+            );
         }
-        assert_eq!(given(&json!(":a/b")).unwrap(), Value::keyword("a/b"));
+        assert_eq!(
+            parse_argument(&json!(":a/b")).unwrap(),
+            Value::keyword("a/b")
+        );
     }
 
     #[test]
@@ -316,13 +332,28 @@ mod tests {
             ),
             (json!({"~handle": "database-1"}), Code::InvalidHandle),
         ] {
-            assert_eq!(given(&wrong).unwrap_err().code(), code, "{wrong}");
+            assert_eq!(parse_argument(&wrong).unwrap_err().code(), code, "{wrong}");
         }
     }
 
     #[test]
+    fn an_error_of_an_argument_is_short_and_names_its_position() {
+        let message = |given: Json| parse_argument(&given).unwrap_err().message().to_owned();
+        let wrong = message(json!({"~i64": "x".repeat(100_000)}));
+        assert!(wrong.len() < 300, "{wrong}");
+        let open = message(json!({"~edn": "[1\n (2"}));
+        let expected = "line 2, column 4: `(`, opened at line 2, column 2, is not closed";
+        assert!(open.ends_with(expected), "{open}");
+        let deep = message(json!({"~edn": "[".repeat(100_000)}));
+        assert!(
+            deep.contains("line 1, column 201: values are nested deeper"),
+            "{deep}"
+        );
+    }
+
+    #[test]
     fn options_of_an_attribute_are_given_by_name() {
-        let given = given(
+        let given = parse_argument(
             &json!({"~pull": {"attr": {"attr": ":n", "as": "name", "xform": "inc"}, "pattern": ["*"]}}),
         );
         assert_eq!(

@@ -1,20 +1,22 @@
-//! Databases as tools that agents call, under the names that they are known by.
+//! Databases as MCP tools.
 //!
-//! Owns: the `datalevin_*` tools with their arguments, envelopes and truncation records, values as JSON ([`json`]), what is open for whom,
-//! and answers that begin with their first rows while all of them are kept ([`page`]). What is open is in a folder or on a server
-//! elsewhere, and no tool knows which: `database`, `store`, `texts` and `vectors` do. Refuses to know: how facts are kept and
-//! queries answered, MCP, and where results are kept.
+//! Owns: the `datalevin_*` and `rung.db_*` tools with their arguments, envelopes and truncation records, values as JSON
+//! ([`json`]), the open databases of each caller, and results that begin with their first rows while the whole result is
+//! stored ([`page`]). A database is local (a folder) or remote (a server), and no tool knows which: `database`, `store`,
+//! `texts` and `vectors` do. Refuses to know: how facts are stored and queries evaluated, MCP, and where results are
+//! stored.
 //!
-//! The laws it keeps: without leave to write nothing is made or changed, not even by opening; what was committed is never answered as a
-//! failure; a password is in nothing that is said; and what does not fit into a reply can be read to its end, as it was at one moment.
+//! The laws it keeps: without write access nothing is created or changed, not even by opening; a committed change is never
+//! reported as a failure; no output contains a password; a result that does not fit into a reply can be read to its end
+//! from one snapshot.
 
 mod asking;
 mod database;
-mod elsewhere;
+mod handles;
 pub mod json;
-mod known;
-mod open;
+mod named;
 pub mod page;
+mod remote;
 mod shape;
 mod stop;
 mod store;
@@ -23,6 +25,6 @@ mod texts;
 mod tools;
 mod vectors;
 
-pub use elsewhere::Place;
-pub use known::{Holds, Known, OpenTo};
-pub use tools::{Limits, Options, Tools};
+pub use named::{DatabaseAudience, NamedDatabase, StoreKind};
+pub use remote::RemoteServer;
+pub use tools::{Options, ResultLimits, Tools};

@@ -1,7 +1,7 @@
-//! Answers that are too long to be shown at once: their first items now, and all of them kept, as they were at one moment.
+//! Long results: the first items at once, and the whole result stored, from one snapshot.
 //!
-//! Items are made in a thread of their own and go to where results are kept as they are made, so neither the whole answer nor a
-//! reader's pace holds anything up.
+//! A separate thread produces the items and passes them to the result store as they are produced, so neither the size of
+//! the result nor a slow reader blocks anything.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -9,37 +9,35 @@ use std::thread;
 
 use rung_fault::{Code, Fault};
 
-/// Bytes that are gathered before they are passed on.
+/// Size of a piece passed to the store.
 const PIECE_BYTES: usize = 64 << 10;
-/// Pieces that wait to be kept, at most.
+/// Maximum number of queued pieces.
 const WAITING: usize = 4;
 
-/// How much of an answer is given at once, and how all of it is written.
+/// Limits of the first page, and the separators between items.
 #[derive(Debug, Clone, Copy)]
 pub struct Pages {
-    /// Items, at most.
     pub max_items: usize,
-    /// Bytes of them, at most.
     pub max_bytes: usize,
-    /// What stands before all items, between two, and after all.
+    /// Text before all items, between two, and after all.
     pub around: [&'static str; 3],
 }
 
-/// The beginning of an answer.
+/// The first page of a result.
 pub struct Page<T, K> {
-    /// What whoever made the items gave beside them.
+    /// The value that `make` returned.
     pub value: T,
-    /// The first items, as they are written.
+    /// The first items, serialized.
     pub items: Vec<String>,
-    /// How many there are in all.
+    /// Total number of items.
     pub total: usize,
-    /// Where all of them are, where there are more.
+    /// The stored result, if there are more items.
     pub kept: Option<K>,
 }
 
 impl Pages {
-    /// The first of the items that `make` gives to whom it is given; they say whether more are wanted. Where there are more, all of
-    /// them go to `keep`.
+    /// Returns the first page of the items that `make` produces; its callback returns whether more are wanted. If there are
+    /// more items, the whole result goes to `keep`.
     pub fn of<T: Send, K>(
         self,
         make: impl FnOnce(&mut dyn FnMut(String) -> bool) -> Result<T, Fault> + Send,
@@ -48,7 +46,8 @@ impl Pages {
         let (to, from) = sync_channel(WAITING);
         thread::scope(|scope| {
             let maker = scope.spawn(move || self.gather(make, &to));
-            // Nothing comes where the first items are all. Whoever still sends when this is done learns that nobody takes it.
+            // No piece is sent if all items fit in the first page. A send after `keep` returned reports that the receiver
+            // is gone.
             let kept = match from.recv() {
                 Ok(Ok(piece)) => {
                     let piece = io::Cursor::new(piece);
@@ -57,7 +56,7 @@ impl Pages {
                 Ok(Err(Failed)) | Err(_) => None,
             };
             let gathered = maker.join().unwrap_or_else(|_| {
-                let why = "it ended before its time".to_owned();
+                let why = "the thread of the result ended early".to_owned();
                 Err(Fault::new(Code::Internal, why))
             });
             let (value, items, total) = gathered?;
@@ -70,7 +69,7 @@ impl Pages {
         })
     }
 
-    /// Has items made, and passes them on once there are more than the first.
+    /// Collects the first page, and sends pieces once there are more items.
     fn gather<T>(
         self,
         make: impl FnOnce(&mut dyn FnMut(String) -> bool) -> Result<T, Fault>,
@@ -96,7 +95,7 @@ impl Pages {
         });
         if flows {
             piece.extend_from_slice(after.as_bytes());
-            // What is not whole is not kept.
+            // An incomplete result is not stored.
             let last = if done.is_ok() { Ok(piece) } else { Err(Failed) };
             let _gone = to.send(last);
         }
@@ -104,14 +103,14 @@ impl Pages {
     }
 }
 
-/// What is made, to be read.
+/// Reads the queued pieces.
 struct Source {
     from: Receiver<Piece>,
-    /// What is left of the piece that came last.
+    /// The unread rest of the last piece.
     piece: io::Cursor<Vec<u8>>,
 }
 
-/// Some of the items; or that no more could be made, which whoever makes them tells.
+/// Serialized items, or a failure that `make` reports itself.
 type Piece = Result<Vec<u8>, Failed>;
 
 struct Failed;
@@ -125,7 +124,7 @@ impl Read for Source {
             }
             match self.from.recv() {
                 Ok(Ok(piece)) => self.piece = io::Cursor::new(piece),
-                Ok(Err(Failed)) => return Err(io::Error::other("no more could be made")),
+                Ok(Err(Failed)) => return Err(io::Error::other("the result is incomplete")),
                 Err(_) => return Ok(0),
             }
         }

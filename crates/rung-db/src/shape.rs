@@ -1,49 +1,48 @@
-//! What goes out: the envelope that callers of these tools know, with a record of what was left out and the way to it.
+//! Replies: the envelope that Datalevin clients expect, with a record of what was cut and how to continue.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use rung_fault::Fault;
 use rung_ladder::{Handle, Measure, Path, Segment, json_bytes};
-use rung_tool::{Block, Call, Keep, Link, Reply, written};
+use rung_tool::{Call, ContentBlock, Reply, ResourceLink, ResultSink, to_raw_json};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::page::Page;
 use crate::taker::Made;
-use crate::tools::Limits;
+use crate::tools::ResultLimits;
 
-/// Characters of a text, elements of a list and members of a map in a preview.
+/// Preview limits: characters of a text, elements of a list, members of a map.
 const PREVIEW: (usize, usize, usize) = (1_024, 5, 20);
-/// Set aside for everything around a result.
+/// Bytes reserved for everything around a result.
 const AROUND_BYTES: usize = 2_048;
 
-/// What a tool gives.
+/// The result of a tool.
 pub(crate) enum Outcome {
-    /// Something that is sent whole, or kept whole and shown in part.
+    /// A value sent whole, or stored whole and previewed.
     Whole(Map<String, Value>),
-    /// A list, of which the first items are here.
+    /// A list with its first page.
     List {
-        /// What stands beside it.
+        /// The envelope.
         head: Map<String, Value>,
         page: Page<Made, Handle>,
     },
-    /// A report of something that was done, with a list in it that may be long.
+    /// A report of a change, with a list that may be long.
     Report {
-        /// What stands beside it.
+        /// The envelope.
         head: Map<String, Value>,
         result: Map<String, Value>,
-        /// The name of the list.
         list: &'static str,
     },
 }
 
-/// Makes the reply to a call.
+/// Builds the reply to a call.
 pub(crate) fn reply(
     outcome: Outcome,
     call: &Call,
-    limits: Limits,
-    keep: &Arc<dyn Keep>,
+    limits: ResultLimits,
+    keep: &Arc<dyn ResultSink>,
 ) -> Result<Reply, Fault> {
     match outcome {
         Outcome::Whole(payload) => Ok(whole(payload, call, limits, keep)),
@@ -54,32 +53,32 @@ pub(crate) fn reply(
     }
 }
 
-fn max_bytes(call: &Call, limits: Limits) -> usize {
+fn max_bytes(call: &Call, limits: ResultLimits) -> usize {
     call.budget.max_bytes.min(limits.max_bytes)
 }
 
-/// A reply with its text and what programs read.
-fn of(payload: Box<RawValue>, text: String, links: Vec<Link>, call: &Call) -> Reply {
-    let mut content = vec![Block::Text { text }];
+/// Builds a reply with text and structured content.
+fn of(payload: Box<RawValue>, text: String, links: Vec<ResourceLink>, call: &Call) -> Reply {
+    let mut content = vec![ContentBlock::Text { text }];
     if call.rendering.links {
-        content.extend(links.into_iter().map(Block::ResourceLink));
+        content.extend(links.into_iter().map(ContentBlock::ResourceLink));
     }
     Reply {
         structured_content: call.rendering.structured.then_some(payload),
-        ..Reply::of_blocks(content)
+        ..Reply::from_blocks(content)
     }
 }
 
-fn link(handle: &Handle) -> Vec<Link> {
-    vec![Link {
+fn link(handle: &Handle) -> Vec<ResourceLink> {
+    vec![ResourceLink {
         uri: handle.uri(),
         name: "the whole result".to_owned(),
         mime_type: "application/json".to_owned(),
     }]
 }
 
-/// The reply that gives all of a payload: twice where there is room, else once.
-fn all(payload: Box<RawValue>, call: &Call, limits: Limits) -> Reply {
+/// Builds the reply for a whole payload: as text and structured content if both fit, else only structured.
+fn all(payload: Box<RawValue>, call: &Call, limits: ResultLimits) -> Reply {
     let text = payload.get().to_owned();
     let reply = of(payload.clone(), text, Vec::new(), call);
     if !call.rendering.structured || reply.bytes() + AROUND_BYTES / 8 <= max_bytes(call, limits) {
@@ -93,7 +92,7 @@ fn all(payload: Box<RawValue>, call: &Call, limits: Limits) -> Reply {
     )
 }
 
-/// What was left out, in words and as data.
+/// Returns the truncation record and the continuation.
 fn meta(truncations: &[Value], handle: &Handle, path: &str, call: &Call) -> Value {
     let mut arguments = json!({"handle": handle.to_string()});
     if !path.is_empty() {
@@ -103,7 +102,7 @@ fn meta(truncations: &[Value], handle: &Handle, path: &str, call: &Call) -> Valu
         "truncated": true,
         "truncations": truncations,
         "handle": handle.to_string(),
-        "next": {"tool": call.names.show("rung.read"), "arguments": arguments},
+        "next": {"tool": call.name_style.apply("rung.read"), "arguments": arguments},
     })
 }
 
@@ -111,7 +110,7 @@ fn list(
     head: &Map<String, Value>,
     page: &Page<Made, Handle>,
     call: &Call,
-    limits: Limits,
+    limits: ResultLimits,
 ) -> Result<Reply, Fault> {
     let is_set = matches!(page.value, Made::Set);
     let Some(handle) = &page.kept else {
@@ -129,7 +128,7 @@ fn list(
     }
     let rest = format!("[{returned}:]");
     let meta = |next: &str| meta(&truncations, handle, next, call);
-    // Who is shown texts alone has not seen the items that stand beside this one.
+    // A client that shows only text has not seen the items in the structured content.
     let begin = if call.rendering.structured {
         "[0:]"
     } else {
@@ -144,7 +143,7 @@ fn list(
     Ok(of(payload, text, link(handle), call))
 }
 
-/// A payload with a list of items as they are written.
+/// Builds a payload with serialized items.
 fn with_items(
     head: &Map<String, Value>,
     items: &[String],
@@ -167,14 +166,14 @@ fn with_items(
         .map_err(|error| Fault::new(rung_fault::Code::Internal, error.to_string()))
 }
 
-/// A report. Its list is shown in part where it is long, and all of the report kept.
+/// Builds the reply for a report: a long list is cut, and the whole report stored.
 fn report(
     mut head: Map<String, Value>,
     mut result: Map<String, Value>,
     list: &str,
     call: &Call,
-    limits: Limits,
-    keep: &Arc<dyn Keep>,
+    limits: ResultLimits,
+    keep: &Arc<dyn ResultSink>,
 ) -> Reply {
     let original = result[list].as_array().map_or(0, Vec::len);
     if original <= limits.max_items {
@@ -182,8 +181,8 @@ fn report(
         return whole(head, call, limits, keep);
     }
     let mut body = std::io::Cursor::new(Value::from(result.clone()).to_string());
-    // What was done is done, also where its report cannot be kept.
-    let handle = keep.keep(&call.permit, "application/json", &mut body).ok();
+    // The change is committed, even if its report cannot be stored.
+    let handle = keep.store(&call.permit, "application/json", &mut body).ok();
     let most = max_bytes(call, limits).saturating_sub(AROUND_BYTES);
     let mut returned = limits.max_items;
     loop {
@@ -218,23 +217,23 @@ fn report(
     head.insert("result".to_owned(), shown);
     head.insert("meta".to_owned(), meta);
     let links = handle.as_ref().map(link).unwrap_or_default();
-    of(written(&head), text, links, call)
+    of(to_raw_json(&head), text, links, call)
 }
 
 fn whole(
     mut payload: Map<String, Value>,
     call: &Call,
-    limits: Limits,
-    keep: &Arc<dyn Keep>,
+    limits: ResultLimits,
+    keep: &Arc<dyn ResultSink>,
 ) -> Reply {
     let most = max_bytes(call, limits).saturating_sub(AROUND_BYTES);
     if json_bytes(&payload, Measure::Bare) <= most {
-        return all(written(&payload), call, limits);
+        return all(to_raw_json(&payload), call, limits);
     }
     let result = payload.remove("result").unwrap_or(Value::Null);
     let mut body = std::io::Cursor::new(result.to_string());
-    // What was done is done, also where its report cannot be kept.
-    let handle = keep.keep(&call.permit, "application/json", &mut body).ok();
+    // The change is committed, even if its report cannot be stored.
+    let handle = keep.store(&call.permit, "application/json", &mut body).ok();
     let record = |mode: &str| json!({"kind": "bytes", "path": "result", "limit": limits.max_bytes, "mode": mode});
     let mut preview = preview(&result);
     let mut mode = "preview";
@@ -252,10 +251,10 @@ fn whole(
     payload.insert("result".to_owned(), preview);
     payload.insert("meta".to_owned(), meta);
     let links = handle.as_ref().map(link).unwrap_or_default();
-    of(written(&payload), text, links, call)
+    of(to_raw_json(&payload), text, links, call)
 }
 
-/// A value in part: its texts, lists and maps as far as a preview goes, one level deep.
+/// Returns a preview of a value, one level deep.
 fn preview(value: &Value) -> Value {
     let (chars, items, members) = PREVIEW;
     match value {

@@ -1,127 +1,132 @@
-//! A store of keys and values, wherever it is.
+//! A key-value store, local or remote.
 
 use std::sync::Arc;
 
 use rung_dtlv::{KvStore, SearchEngine};
 use rung_edn::{Map, Value as Edn};
 use rung_fault::{Code, Detail, Fault};
-use rung_kv::typed::{Kind as TableKind, Op, Span, Tables, Type};
+use rung_kv::typed::{KeySpan, TableKind, TableOp, TypedTables, ValueType};
 use rung_search::text::{TextIndex, TextOptions};
 use rung_search::vectors::{VectorIndex, VectorOptions};
 use serde_json::json;
 
 use crate::json::to_json;
 use crate::taker::{Taker, Watch};
-use crate::texts::Texts;
-use crate::vectors::Vectors;
+use crate::texts::TextSearchIndex;
+use crate::vectors::VectorSearchIndex;
 
-/// Where an index is, where nobody says.
-const DOMAIN: &str = "datalevin";
+/// The default index domain.
+const DEFAULT_DOMAIN: &str = "datalevin";
 
-/// A store.
 #[derive(Clone)]
-pub(crate) enum Store {
-    /// In a folder.
-    Here(Arc<Tables>),
-    /// On a server.
-    Elsewhere(KvStore),
+pub(crate) enum KeyValueStore {
+    /// In a folder of this machine.
+    Local(Arc<TypedTables>),
+    Remote(KvStore),
 }
 
-/// What keys and values are.
-pub(crate) struct Types {
-    key: Kind,
-    value: Kind,
+/// The types of keys and values.
+pub(crate) struct KeyValueTypes {
+    key: EntryType,
+    value: EntryType,
 }
 
-struct Kind {
-    of: Type,
-    /// As a server is told.
-    told: Edn,
+struct EntryType {
+    parsed: ValueType,
+    /// The type as sent to a server.
+    wire: Edn,
 }
 
-impl Kind {
-    fn read(given: Option<Edn>) -> Result<Self, Fault> {
+impl EntryType {
+    fn parse(given: Option<Edn>) -> Result<Self, Fault> {
         let given = given.unwrap_or_else(|| Edn::keyword("data"));
         Ok(Self {
-            of: Type::read(&given)?,
-            told: word(given),
+            parsed: ValueType::parse(&given)?,
+            wire: to_keyword(given),
         })
     }
 }
 
-impl Types {
-    /// The types that are given, or any.
-    pub(crate) fn read(key: Option<Edn>, value: Option<Edn>) -> Result<Self, Fault> {
+impl KeyValueTypes {
+    /// Parses the given types; the default is any data.
+    pub(crate) fn parse(key: Option<Edn>, value: Option<Edn>) -> Result<Self, Fault> {
         Ok(Self {
-            key: Kind::read(key)?,
-            value: Kind::read(value)?,
+            key: EntryType::parse(key)?,
+            value: EntryType::parse(value)?,
         })
     }
 
-    fn told(&self) -> (&Edn, &Edn) {
-        (&self.key.told, &self.value.told)
+    fn as_wire(&self) -> (&Edn, &Edn) {
+        (&self.key.wire, &self.value.wire)
     }
 }
 
-/// What is written `long` or `:long`, and vectors of such, as servers know it.
-fn word(given: Edn) -> Edn {
+/// Converts `long` or `:long`, and vectors of such, to the keywords that servers expect.
+fn to_keyword(given: Edn) -> Edn {
     match given {
         Edn::String(text) => Edn::keyword(text.trim_start_matches(':')),
-        Edn::Vector(items) | Edn::List(items) => Edn::Vector(items.into_iter().map(word).collect()),
+        Edn::Vector(items) | Edn::List(items) => {
+            Edn::Vector(items.into_iter().map(to_keyword).collect())
+        }
         other => other,
     }
 }
 
-/// The name of an index, and its other options.
-fn domain(options: &mut Map) -> Result<String, Fault> {
+/// Removes the domain from the options and returns it.
+fn take_domain(options: &mut Map) -> Result<String, Fault> {
     match options.shift_remove(&Edn::keyword("domain")) {
-        None => Ok(DOMAIN.to_owned()),
+        None => Ok(DEFAULT_DOMAIN.to_owned()),
         Some(Edn::String(name)) => Ok(name.to_string()),
         Some(other) => {
-            let why = format!(":domain is a text, and {other} is none");
+            let why = format!(":domain must be a string, not {other}");
             Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "opts"))
         }
     }
 }
 
-fn absent(kind: &str, domain: &str) -> Fault {
-    let why = format!("there is no {kind} index {domain:?}");
-    Fault::new(Code::NotFound, why).with_hint("writing must be allowed for one to be made")
+fn index_not_found(kind: &str, domain: &str) -> Fault {
+    let why = format!("the {kind} index {domain:?} does not exist");
+    Fault::new(Code::NotFound, why).with_hint("only a caller with write access creates an index")
 }
 
-/// Whether a server's store has a table.
-fn has(store: &KvStore, table: &str) -> Result<bool, Fault> {
+/// Returns true if a server's store has a table.
+fn has_table(store: &KvStore, table: &str) -> Result<bool, Fault> {
     let tables = store.tables()?;
     let tables = tables.as_sequence().unwrap_or_default();
     Ok(tables.iter().any(|own| own.as_str() == Some(table)))
 }
 
-impl Store {
-    /// The same, for somebody who waits no longer than that.
-    pub(crate) fn within(&self, watch: &Watch) -> Self {
+impl KeyValueStore {
+    /// Returns the store with the deadline and cancellation of a call.
+    pub(crate) fn with_cancellation(&self, watch: &Watch) -> Self {
         match self {
-            Self::Here(tables) => Self::Here(tables.clone()),
-            Self::Elsewhere(store) => Self::Elsewhere(store.within(watch.patience())),
+            Self::Local(tables) => Self::Local(tables.clone()),
+            Self::Remote(store) => Self::Remote(store.with_wait_limit(watch.patience())),
         }
     }
 
-    /// The tables themselves, for what can be done to those in a folder alone.
-    pub(crate) fn here(&self) -> Result<&Arc<Tables>, Fault> {
+    /// Returns the local tables, for operations that a server does not support.
+    pub(crate) fn local(&self) -> Result<&Arc<TypedTables>, Fault> {
         match self {
-            Self::Here(tables) => Ok(tables),
-            Self::Elsewhere(_) => {
-                let why = "a server elsewhere cannot be asked for this";
+            Self::Local(tables) => Ok(tables),
+            Self::Remote(_) => {
+                let why = "a remote server does not support this tool";
                 Err(Fault::new(Code::InvalidRequest, why)
-                    .with_hint("open a folder of this machine: datalevin_open_kv with dir")
+                    .with_hint("call datalevin_open_kv with dir to open a local folder")
                     .with(Detail::Field, "kv"))
             }
         }
     }
 
-    /// How many entries lie in a range.
-    pub(crate) fn count(&self, table: &str, range: Edn, types: &Types) -> Result<u64, Fault> {
-        let span = Span::read(range, &types.key.of)?;
-        let counted = self.here()?.read(|snapshot| {
+    /// Counts the entries in a range of keys.
+    pub(crate) fn count(
+        &self,
+        table: &str,
+        range: Edn,
+        types: &KeyValueTypes,
+    ) -> Result<u64, Fault> {
+        let span = KeySpan::parse(range, &types.key.parsed)?;
+        let counted = self.local()?.read(|snapshot| {
             for named in snapshot.names()? {
                 let (name, kind) = named?;
                 if name != table {
@@ -139,19 +144,24 @@ impl Store {
         Ok(counted?)
     }
 
-    /// How many keys come before one, where it is there.
-    pub(crate) fn rank(&self, table: &str, key: Edn, types: &Types) -> Result<Option<u64>, Fault> {
-        let key = types.key.of.fit(key)?;
-        let found = self.here()?.read(|snapshot| match snapshot.plain(table)? {
+    /// Returns the number of keys before `key`; `None` if the key is absent.
+    pub(crate) fn rank(
+        &self,
+        table: &str,
+        key: Edn,
+        types: &KeyValueTypes,
+    ) -> Result<Option<u64>, Fault> {
+        let key = types.key.parsed.convert(key)?;
+        let found = self.local()?.read(|snapshot| match snapshot.plain(table)? {
             Some(table) => table.rank(&key),
             None => Ok::<_, rung_kv::Error>(None),
         });
         Ok(found?)
     }
 
-    /// The pair before which so many keys come.
+    /// Returns the pair at this rank.
     pub(crate) fn by_rank(&self, table: &str, rank: u64) -> Result<Option<(Edn, Edn)>, Fault> {
-        let found = self.here()?.read(|snapshot| {
+        let found = self.local()?.read(|snapshot| {
             let Some(table) = snapshot.plain(table)? else {
                 return Ok(None);
             };
@@ -163,43 +173,43 @@ impl Store {
         Ok(found?)
     }
 
-    /// A key as it is kept, and its value.
+    /// Returns the stored key and its value.
     pub(crate) fn get(
         &self,
         table: &str,
         key: Edn,
-        types: &Types,
+        types: &KeyValueTypes,
     ) -> Result<Option<(Edn, Edn)>, Fault> {
-        let key = types.key.of.fit(key)?;
+        let key = types.key.parsed.convert(key)?;
         let value = match self {
-            Self::Here(tables) => tables.read(|snapshot| match snapshot.plain(table)? {
+            Self::Local(tables) => tables.read(|snapshot| match snapshot.plain(table)? {
                 Some(table) => table.get(&key),
                 None => Ok(None),
             })?,
-            Self::Elsewhere(store) => {
-                // A server makes a table when it is opened, and does not read one that is not.
-                if !has(store, table)? {
+            Self::Remote(store) => {
+                // A server creates a table when opening it, and cannot read one that is not open.
+                if !has_table(store, table)? {
                     return Ok(None);
                 }
                 store.open_table(table, None)?;
-                let value = store.get(table, &key, types.told(), false)?;
+                let value = store.get(table, &key, types.as_wire(), false)?;
                 Some(value).filter(|value| !value.is_nil())
             }
         };
         Ok(value.map(|value| (key, value)))
     }
 
-    /// The pairs whose keys are in a range.
+    /// Returns the pairs whose keys are in a range.
     pub(crate) fn range(
         &self,
         table: &str,
         range: &Edn,
-        types: &Types,
+        types: &KeyValueTypes,
         taker: &mut Taker<'_>,
     ) -> Result<(), Fault> {
-        let span = Span::read(range.clone(), &types.key.of)?;
+        let span = KeySpan::parse(range.clone(), &types.key.parsed)?;
         let store = match self {
-            Self::Here(tables) => {
+            Self::Local(tables) => {
                 let read = tables.read(|snapshot| {
                     let Some(table) = snapshot.plain(table)? else {
                         return Ok(());
@@ -215,32 +225,37 @@ impl Store {
                 });
                 return Ok(read?);
             }
-            Self::Elsewhere(store) => store,
+            Self::Remote(store) => store,
         };
-        if !has(store, table)? {
+        if !has_table(store, table)? {
             return Ok(());
         }
         store.open_table(table, None)?;
         let mut parts = range.as_sequence().unwrap_or_default().to_vec().into_iter();
-        let mut range: Vec<Edn> = parts.next().map(word).into_iter().collect();
+        let mut range: Vec<Edn> = parts.next().map(to_keyword).into_iter().collect();
         for bound in parts {
-            range.push(types.key.of.fit(bound)?);
+            range.push(types.key.parsed.convert(bound)?);
         }
         let each = |pair| taker.flow(|| to_json(&pair));
-        Ok(store.range(table, &Edn::Vector(range), types.told(), each)?)
+        Ok(store.range(table, &Edn::Vector(range), types.as_wire(), each)?)
     }
 
-    /// Does all of it, or nothing.
+    /// Applies all changes or none.
     pub(crate) fn transact(
         &self,
         table: Option<&str>,
         changes: Vec<Edn>,
-        types: &Types,
+        types: &KeyValueTypes,
     ) -> Result<(), Fault> {
-        let ops = Op::read_all(changes.clone(), table, &types.key.of, &types.value.of)?;
+        let ops = TableOp::parse_all(
+            changes.clone(),
+            table,
+            &types.key.parsed,
+            &types.value.parsed,
+        )?;
         let store = match self {
-            Self::Here(tables) => return Ok(tables.transact(&ops)?),
-            Self::Elsewhere(store) => store,
+            Self::Local(tables) => return Ok(tables.transact(&ops)?),
+            Self::Remote(store) => store,
         };
         let mut opened: Vec<&str> = Vec::new();
         for op in &ops {
@@ -249,63 +264,67 @@ impl Store {
                 opened.push(&op.table);
             }
         }
-        // What is done and the types are words, after and before what is data.
+        // The operation and the types are keywords; the parts between are data.
         let types_at = if table.is_some() { 3 } else { 4 };
         let told = |change: Edn| {
             let parts = change.as_sequence().unwrap_or_default().iter().enumerate();
             let parts = parts.map(|(at, part)| match at {
-                0 => word(part.clone()),
-                at if at >= types_at => word(part.clone()),
+                0 => to_keyword(part.clone()),
+                at if at >= types_at => to_keyword(part.clone()),
                 _ => part.clone(),
             });
             Edn::Vector(parts.collect())
         };
         let changes: Vec<Edn> = changes.into_iter().map(told).collect();
-        Ok(store.transact(table, &changes, types.told())?)
+        Ok(store.transact(table, &changes, types.as_wire())?)
     }
 
-    /// An index of texts in it. It is made where there is none, if that may be.
-    pub(crate) fn texts(&self, mut options: Map, create: bool) -> Result<Texts, Fault> {
+    /// Opens a full-text index of the store, creating it if `create`.
+    pub(crate) fn texts(&self, mut options: Map, create: bool) -> Result<TextSearchIndex, Fault> {
         let given = options.clone();
-        let domain = domain(&mut options)?;
+        let domain = take_domain(&mut options)?;
         match self {
-            Self::Here(tables) => {
+            Self::Local(tables) => {
                 let options = TextOptions::from_edn(&Edn::Map(options))?;
                 let index = if create {
                     TextIndex::create(tables.kv(), &domain, options)?
                 } else {
                     let found = TextIndex::open(tables.kv(), &domain)?;
-                    found.ok_or_else(|| absent("search", &domain))?
+                    found.ok_or_else(|| index_not_found("search", &domain))?
                 };
-                Ok(Texts::Here(tables.clone(), index))
+                Ok(TextSearchIndex::Local(tables.clone(), index))
             }
-            Self::Elsewhere(store) => {
-                if !create && !has(store, &format!("{domain}/docs"))? {
-                    return Err(absent("search", &domain));
+            Self::Remote(store) => {
+                if !create && !has_table(store, &format!("{domain}/docs"))? {
+                    return Err(index_not_found("search", &domain));
                 }
                 let index = SearchEngine::open(store.clone(), Some(given))?;
-                Ok(Texts::Elsewhere(index))
+                Ok(TextSearchIndex::Remote(index))
             }
         }
     }
 
-    /// An index of vectors in it. It is made where there is none, if that may be.
-    pub(crate) fn vectors(&self, mut options: Map, create: bool) -> Result<Vectors, Fault> {
+    /// Opens a vector index of the store, creating it if `create`.
+    pub(crate) fn vectors(
+        &self,
+        mut options: Map,
+        create: bool,
+    ) -> Result<VectorSearchIndex, Fault> {
         let given = options.clone();
-        let domain = domain(&mut options)?;
+        let domain = take_domain(&mut options)?;
         match self {
-            Self::Here(tables) => {
+            Self::Local(tables) => {
                 let options = VectorOptions::read(&Edn::Map(options))?;
                 let index = VectorIndex::open(tables.kv(), &domain, Some(&options), create)?;
-                let index = index.ok_or_else(|| absent("vector", &domain))?;
-                Ok(Vectors::Here(tables.clone(), index))
+                let index = index.ok_or_else(|| index_not_found("vector", &domain))?;
+                Ok(VectorSearchIndex::Local(tables.clone(), index))
             }
-            Self::Elsewhere(store) => {
-                if !create && !has(store, &format!("{domain}/vec-refs"))? {
-                    return Err(absent("vector", &domain));
+            Self::Remote(store) => {
+                if !create && !has_table(store, &format!("{domain}/vec-refs"))? {
+                    return Err(index_not_found("vector", &domain));
                 }
                 let index = rung_dtlv::VectorIndex::open(store.clone(), given)?;
-                Ok(Vectors::Elsewhere(index))
+                Ok(VectorSearchIndex::Remote(index))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Items of an answer on their way out: which of them are wanted, and whether anybody still waits.
+//! Delivery of result items: offset, limit and cancellation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,12 +9,12 @@ use rung_edn::Value as Edn;
 use rung_fault::{Code, Fault};
 use serde_json::Value;
 
-/// Items between two looks at the clock.
+/// Items between two checks of the deadline.
 const STEPS: u32 = 32;
-/// Items where nobody says how many.
+/// Default limit.
 pub(crate) const MAX_LIMIT: usize = 10_000;
 
-/// Whether anybody still waits.
+/// The deadline and the cancellation of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct Watch {
     until: Option<Instant>,
@@ -26,18 +26,18 @@ impl Watch {
         Self { until, cancelled }
     }
 
-    /// An error where nobody does.
+    /// Returns an error if the call was cancelled or its deadline has passed.
     pub(crate) fn look(&self) -> Result<(), Fault> {
         let late = self.until.is_some_and(|end| Instant::now() >= end);
         if late || self.cancelled.load(Ordering::Relaxed) {
-            let why = "it took longer than anybody waits";
+            let why = "the call was cancelled or its deadline passed";
             return Err(Fault::new(Code::DeadlineExceeded, why)
-                .with_hint("ask for less: name more of what is wanted, or give a limit"));
+                .with_hint("narrow the request: pass more known values, or a limit"));
         }
         Ok(())
     }
 
-    /// The same for the engine here.
+    /// Returns the bounds for the local engine.
     pub(crate) fn bounds(&self) -> Bounds {
         let left = self
             .until
@@ -49,16 +49,16 @@ impl Watch {
         }
     }
 
-    /// The same for a server elsewhere.
-    pub(crate) fn patience(&self) -> rung_dtlv::Patience {
-        rung_dtlv::Patience {
-            until: self.until,
+    /// Returns the bounds for a remote server.
+    pub(crate) fn patience(&self) -> rung_dtlv::WaitLimit {
+        rung_dtlv::WaitLimit {
+            deadline: self.until,
             cancelled: Some(self.cancelled.clone()),
         }
     }
 }
 
-/// Which items of an answer are wanted.
+/// The requested range of items.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) offset: usize,
@@ -66,13 +66,12 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// All of them.
     pub(crate) const ALL: Self = Self {
         offset: 0,
         limit: usize::MAX,
     };
 
-    /// Those that a caller says, or the usual ones.
+    /// Creates a range from the caller's limit and offset, or the defaults.
     pub(crate) fn of(limit: Option<usize>, offset: Option<usize>) -> Self {
         Self {
             offset: offset.unwrap_or(0),
@@ -81,17 +80,17 @@ impl Wanted {
     }
 }
 
-/// What was made.
+/// The kind of result that was produced.
 pub(crate) enum Made {
-    /// Items in their order.
+    /// Ordered items.
     List,
-    /// Items that have no order.
+    /// Unordered items.
     Set,
     /// A single value, and no items.
     One(Edn),
 }
 
-/// Takes items.
+/// Receives result items.
 pub(crate) struct Taker<'t> {
     give: &'t mut dyn FnMut(String) -> bool,
     wanted: Wanted,
@@ -115,7 +114,7 @@ impl<'t> Taker<'t> {
         }
     }
 
-    /// Takes the next item, unless it is one of those that are left out, and says whether there should be more.
+    /// Takes the next item, unless the offset skips it, and returns whether more are wanted.
     pub(crate) fn take(&mut self, item: impl FnOnce() -> Value) -> bool {
         self.steps += 1;
         if self.steps.is_multiple_of(STEPS)
@@ -134,7 +133,7 @@ impl<'t> Taker<'t> {
         (self.give)(item().to_string()) && self.wanted.limit > 0
     }
 
-    /// The same for whoever breaks off otherwise.
+    /// Like [`take`](Self::take), as `ControlFlow`.
     pub(crate) fn flow(&mut self, item: impl FnOnce() -> Value) -> std::ops::ControlFlow<()> {
         if self.take(item) {
             std::ops::ControlFlow::Continue(())
@@ -143,12 +142,12 @@ impl<'t> Taker<'t> {
         }
     }
 
-    /// An error where nobody waits any more.
+    /// Returns an error if the call was cancelled or its deadline has passed.
     pub(crate) fn look(&self) -> Result<(), Fault> {
         self.watch.look()
     }
 
-    /// An error where items stopped because nobody waited any more.
+    /// Returns the error that stopped the items, if any.
     pub(crate) fn end(self) -> Result<(), Fault> {
         self.ended.map_or(Ok(()), Err)
     }

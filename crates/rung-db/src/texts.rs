@@ -1,4 +1,4 @@
-//! An index of texts, wherever it is.
+//! A full-text index, local or remote.
 
 use std::sync::Arc;
 
@@ -6,47 +6,45 @@ use rung_dtlv::SearchEngine;
 use rung_edn::{Map, Value as Edn};
 use rung_fault::{Code, Detail, Fault};
 use rung_kv::encode;
-use rung_kv::typed::Tables;
-use rung_search::text::{Display, Hit, Query, SearchOptions, TextIndex};
+use rung_kv::typed::TypedTables;
+use rung_search::text::{Display, Query, SearchOptions, TextHit, TextIndex};
 use serde_json::{Value, json};
 
 use crate::json::to_json;
-use crate::stop::Stop;
+use crate::stop::SearchStop;
 use crate::taker::{Taker, Watch};
 
-/// An index of texts.
 #[derive(Clone)]
-pub(crate) enum Texts {
-    /// In a folder.
-    Here(Arc<Tables>, TextIndex),
-    /// On a server.
-    Elsewhere(SearchEngine),
+pub(crate) enum TextSearchIndex {
+    /// In a folder of this machine.
+    Local(Arc<TypedTables>, TextIndex),
+    Remote(SearchEngine),
 }
 
-impl Texts {
-    /// The same, for somebody who waits no longer than that.
-    pub(crate) fn within(&self, watch: &Watch) -> Self {
+impl TextSearchIndex {
+    /// Returns the index with the deadline and cancellation of a call.
+    pub(crate) fn with_cancellation(&self, watch: &Watch) -> Self {
         match self {
-            Self::Here(tables, index) => Self::Here(tables.clone(), index.clone()),
-            Self::Elsewhere(index) => Self::Elsewhere(index.within(watch.patience())),
+            Self::Local(tables, index) => Self::Local(tables.clone(), index.clone()),
+            Self::Remote(index) => Self::Remote(index.with_wait_limit(watch.patience())),
         }
     }
 
-    /// Adds a text, in place of the one that has this reference.
+    /// Adds a text, replacing the one with this reference.
     pub(crate) fn add(&self, reference: &Edn, text: &str) -> Result<(), Fault> {
         match self {
-            Self::Here(tables, index) => {
+            Self::Local(tables, index) => {
                 let reference = encode::encode(reference);
                 Ok((tables.kv()).write(|batch| index.add(batch, &reference, text))?)
             }
-            Self::Elsewhere(index) => Ok(index.add(reference, text)?),
+            Self::Remote(index) => Ok(index.add(reference, text)?),
         }
     }
 
-    /// Adds texts, each in place of the one that has its reference; all of them or none.
+    /// Adds texts, each replacing the one with its reference. Locally, all or none are added.
     pub(crate) fn add_many(&self, texts: &[(Edn, String)]) -> Result<(), Fault> {
         match self {
-            Self::Here(tables, index) => {
+            Self::Local(tables, index) => {
                 let texts = texts.iter();
                 let texts = texts.map(|(reference, text)| (encode::encode(reference), text));
                 let texts: Vec<_> = texts.collect();
@@ -55,8 +53,8 @@ impl Texts {
                     index.add_many(batch, texts)
                 })?)
             }
-            // A server takes one at a time.
-            Self::Elsewhere(index) => {
+            // A server accepts one text at a time.
+            Self::Remote(index) => {
                 for (reference, text) in texts {
                     index.add(reference, text)?;
                 }
@@ -65,14 +63,14 @@ impl Texts {
         }
     }
 
-    /// Takes out the text that has this reference.
+    /// Removes the text with this reference.
     pub(crate) fn remove(&self, reference: &Edn) -> Result<(), Fault> {
         let was_there = match self {
-            Self::Here(tables, index) => {
+            Self::Local(tables, index) => {
                 let reference = encode::encode(reference);
                 (tables.kv()).write(|batch| index.remove(batch, &reference))?
             }
-            Self::Elsewhere(index) => {
+            Self::Remote(index) => {
                 let is_there = index.has(reference)?;
                 if is_there {
                     index.remove(reference)?;
@@ -83,38 +81,41 @@ impl Texts {
         if was_there {
             return Ok(());
         }
-        let why = format!("no document has the reference {reference}");
+        let why = format!(
+            "the index has no document with the reference {}",
+            rung_edn::shorten(&reference.to_string(), 120)
+        );
         Err(Fault::new(Code::NotFound, why).with(Detail::Field, "docRef"))
     }
 
-    /// Takes all texts out.
+    /// Removes all texts.
     pub(crate) fn clear(&self) -> Result<(), Fault> {
         match self {
-            Self::Here(tables, index) => Ok(tables.kv().write(|batch| index.clear(batch))?),
-            Self::Elsewhere(index) => Ok(index.clear()?),
+            Self::Local(tables, index) => Ok(tables.kv().write(|batch| index.clear(batch))?),
+            Self::Remote(index) => Ok(index.clear()?),
         }
     }
 
-    /// Whether a text has this reference.
+    /// Returns true if a text has this reference.
     pub(crate) fn has(&self, reference: &Edn) -> Result<bool, Fault> {
         match self {
-            Self::Here(tables, index) => {
+            Self::Local(tables, index) => {
                 let reference = encode::encode(reference);
                 Ok((tables.kv()).read(|view| index.contains(view, &reference))?)
             }
-            Self::Elsewhere(index) => Ok(index.has(reference)?),
+            Self::Remote(index) => Ok(index.has(reference)?),
         }
     }
 
-    /// How many texts there are.
+    /// Returns the number of texts.
     pub(crate) fn count(&self) -> Result<u64, Fault> {
         match self {
-            Self::Here(tables, index) => Ok(tables.kv().read(|view| index.count(view))?),
-            Self::Elsewhere(index) => Ok(index.count()?),
+            Self::Local(tables, index) => Ok(tables.kv().read(|view| index.count(view))?),
+            Self::Remote(index) => Ok(index.count()?),
         }
     }
 
-    /// Texts by their words, the best first.
+    /// Searches texts, best first.
     pub(crate) fn search(
         &self,
         query: &Edn,
@@ -122,21 +123,21 @@ impl Texts {
         taker: &mut Taker<'_>,
     ) -> Result<(), Fault> {
         match self {
-            Self::Here(tables, index) => {
+            Self::Local(tables, index) => {
                 let options = SearchOptions::from_edn(&Edn::Map(options))?;
                 let query = Query::from_edn(query)?;
-                let look = || taker.look().map_err(Stop::Ended);
+                let look = || taker.look().map_err(SearchStop::Cancelled);
                 let hits = tables
                     .kv()
-                    .read(|view| index.search::<Stop>(view, &query, &options, None, &look))?;
+                    .read(|view| index.search::<SearchStop>(view, &query, &options, None, &look))?;
                 for hit in &hits {
-                    let shown = shown(hit, options.display)?;
+                    let shown = hit_to_json(hit, options.display)?;
                     if !taker.take(|| shown) {
                         break;
                     }
                 }
             }
-            Self::Elsewhere(index) => {
+            Self::Remote(index) => {
                 let found = index.search(query, options)?;
                 let found = found.as_sequence().unwrap_or_default();
                 let _enough = found.iter().all(|found| taker.take(|| to_json(found)));
@@ -146,8 +147,8 @@ impl Texts {
     }
 }
 
-/// A text that was found, as it was asked for.
-fn shown(hit: &Hit, display: Display) -> Result<Value, Fault> {
+/// Converts a hit to JSON in the requested form.
+fn hit_to_json(hit: &TextHit, display: Display) -> Result<Value, Fault> {
     let reference: Edn = encode::decode(&hit.reference)?;
     let reference = to_json(&reference);
     Ok(match display {

@@ -1,63 +1,61 @@
-//! An index of vectors, wherever it is.
+//! A vector index, local or remote.
 
 use std::sync::Arc;
 
 use rung_edn::{Map, Value as Edn};
 use rung_fault::Fault;
 use rung_kv::encode;
-use rung_kv::typed::Tables;
+use rung_kv::typed::TypedTables;
 use rung_search::vectors::{Display, SearchOptions, VectorIndex};
 use serde_json::{Value, json};
 
 use crate::json::to_json;
-use crate::stop::Stop;
+use crate::stop::SearchStop;
 use crate::taker::{Taker, Watch};
 
-/// An index of vectors.
 #[derive(Clone)]
-pub(crate) enum Vectors {
-    /// In a folder.
-    Here(Arc<Tables>, VectorIndex),
-    /// On a server.
-    Elsewhere(rung_dtlv::VectorIndex),
+pub(crate) enum VectorSearchIndex {
+    /// In a folder of this machine.
+    Local(Arc<TypedTables>, VectorIndex),
+    Remote(rung_dtlv::VectorIndex),
 }
 
-/// Vectors here have numbers of 32 bits.
+/// Converts a vector to 32-bit numbers, which local indexes use.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "vectors have numbers of 32 bits"
 )]
-fn short(vector: &[f64]) -> Vec<f32> {
+fn to_f32(vector: &[f64]) -> Vec<f32> {
     vector.iter().map(|number| *number as f32).collect()
 }
 
-impl Vectors {
-    /// The same, for somebody who waits no longer than that.
-    pub(crate) fn within(&self, watch: &Watch) -> Self {
+impl VectorSearchIndex {
+    /// Returns the index with the deadline and cancellation of a call.
+    pub(crate) fn with_cancellation(&self, watch: &Watch) -> Self {
         match self {
-            Self::Here(tables, index) => Self::Here(tables.clone(), index.clone()),
-            Self::Elsewhere(index) => Self::Elsewhere(index.within(watch.patience())),
+            Self::Local(tables, index) => Self::Local(tables.clone(), index.clone()),
+            Self::Remote(index) => Self::Remote(index.with_wait_limit(watch.patience())),
         }
     }
 
-    /// Adds a vector, beside those that have this reference.
+    /// Adds a vector. Vectors with the same reference are kept.
     pub(crate) fn add(&self, reference: &Edn, vector: &[f64]) -> Result<(), Fault> {
         match self {
-            Self::Here(tables, index) => {
-                let (reference, vector) = (encode::encode(reference), short(vector));
+            Self::Local(tables, index) => {
+                let (reference, vector) = (encode::encode(reference), to_f32(vector));
                 Ok((tables.kv()).write(|batch| index.add(batch, &reference, &vector))?)
             }
-            Self::Elsewhere(index) => Ok(index.add(reference, vector)?),
+            Self::Remote(index) => Ok(index.add(reference, vector)?),
         }
     }
 
-    /// Adds vectors, each beside those that have its reference; all of them or none.
+    /// Adds vectors. Vectors with the same references are kept. Locally, all or none are added.
     pub(crate) fn add_many(&self, vectors: &[(Edn, Vec<f64>)]) -> Result<(), Fault> {
         match self {
-            Self::Here(tables, index) => {
+            Self::Local(tables, index) => {
                 let vectors = vectors.iter();
                 let vectors =
-                    vectors.map(|(reference, vector)| (encode::encode(reference), short(vector)));
+                    vectors.map(|(reference, vector)| (encode::encode(reference), to_f32(vector)));
                 let vectors: Vec<_> = vectors.collect();
                 Ok((tables.kv()).write(|batch| {
                     let vectors = vectors
@@ -66,8 +64,8 @@ impl Vectors {
                     index.add_many(batch, vectors)
                 })?)
             }
-            // A server takes one at a time.
-            Self::Elsewhere(index) => {
+            // A server accepts one vector at a time.
+            Self::Remote(index) => {
                 for (reference, vector) in vectors {
                     index.add(reference, vector)?;
                 }
@@ -76,38 +74,38 @@ impl Vectors {
         }
     }
 
-    /// Takes out the vectors that have this reference.
+    /// Removes the vectors with this reference.
     pub(crate) fn remove(&self, reference: &Edn) -> Result<(), Fault> {
         match self {
-            Self::Here(tables, index) => {
+            Self::Local(tables, index) => {
                 let reference = encode::encode(reference);
                 let removed = (tables.kv()).write(|batch| index.remove(batch, &reference));
                 Ok(removed.map(drop)?)
             }
-            Self::Elsewhere(index) => Ok(index.remove(reference)?),
+            Self::Remote(index) => Ok(index.remove(reference)?),
         }
     }
 
-    /// Whether a vector has this reference.
+    /// Returns true if a vector has this reference.
     pub(crate) fn has(&self, reference: &Edn) -> Result<bool, Fault> {
         match self {
-            Self::Here(tables, index) => {
+            Self::Local(tables, index) => {
                 let reference = encode::encode(reference);
                 Ok((tables.kv()).read(|view| index.contains(view, &reference))?)
             }
-            Self::Elsewhere(index) => Ok(index.has(reference)?),
+            Self::Remote(index) => Ok(index.has(reference)?),
         }
     }
 
-    /// What the index is, and how large.
+    /// Returns the index's options and size.
     pub(crate) fn info(&self) -> Result<Edn, Fault> {
         match self {
-            Self::Here(tables, index) => Ok(Edn::Map(tables.kv().read(|view| index.info(view))?)),
-            Self::Elsewhere(index) => Ok(index.info()?),
+            Self::Local(tables, index) => Ok(Edn::Map(tables.kv().read(|view| index.info(view))?)),
+            Self::Remote(index) => Ok(index.info()?),
         }
     }
 
-    /// The nearest vectors.
+    /// Searches for the nearest vectors.
     pub(crate) fn search(
         &self,
         vector: &[f64],
@@ -115,12 +113,12 @@ impl Vectors {
         taker: &mut Taker<'_>,
     ) -> Result<(), Fault> {
         let found: Vec<Value> = match self {
-            Self::Here(tables, index) => {
-                let (vector, options) = (short(vector), Edn::Map(options));
+            Self::Local(tables, index) => {
+                let (vector, options) = (to_f32(vector), Edn::Map(options));
                 let options = SearchOptions::read(&options)?;
-                let look = || taker.look().map_err(Stop::Ended);
+                let look = || taker.look().map_err(SearchStop::Cancelled);
                 tables.kv().read(|view| {
-                    let found = index.search::<Stop>(view, &vector, &options, &look)?;
+                    let found = index.search::<SearchStop>(view, &vector, &options, &look)?;
                     let each = found.iter().map(|found| {
                         let reference = to_json(&encode::decode(found.reference)?);
                         Ok(match options.display {
@@ -128,10 +126,10 @@ impl Vectors {
                             Display::RefsAndDistances => json!([reference, found.distance]),
                         })
                     });
-                    each.collect::<Result<_, Stop>>()
+                    each.collect::<Result<_, SearchStop>>()
                 })?
             }
-            Self::Elsewhere(index) => {
+            Self::Remote(index) => {
                 let found = index.search(vector, options)?;
                 let found = found.as_sequence().unwrap_or_default();
                 found.iter().map(to_json).collect()

@@ -1,12 +1,12 @@
-//! Writes values as we send them, for `scripts/nippy_oracle.py thaw`: bytes in hexadecimal, a space, the value in EDN.
+//! Prints encoded values for `scripts/nippy_oracle.py thaw`: bytes in hexadecimal, a space, the value in EDN.
 
 use std::io::{self, Write as _};
 
 use rung_dtlv::nippy;
 use rung_edn::{Map, Set, Value};
 
-/// How many values are made up beside those of the tests.
-const MADE_UP: u64 = 300;
+/// The number of generated values, in addition to those of the tests.
+const GENERATED: u64 = 300;
 
 fn main() -> io::Result<()> {
     let mut values = rung_edn::read(include_str!("../tests/answers/nippy.edn"))
@@ -15,10 +15,10 @@ fn main() -> io::Result<()> {
         .unwrap_or_default()
         .iter()
         .filter_map(|answer| answer.as_map()?.get(&Value::keyword("value")).cloned())
-        // The engine's way to print these is not one to read them.
+        // The engine prints these in a form that is not readable EDN.
         .filter(|value| !matches!(value, Value::Tagged(..) | Value::Bytes(_)))
         .collect::<Vec<_>>();
-    values.extend((1..=MADE_UP).map(|seed| made_up(&mut Numbers(seed), 4)));
+    values.extend((1..=GENERATED).map(|seed| generate_value(&mut PseudoRandom(seed), 4)));
     let mut out = io::stdout().lock();
     for value in values {
         if let Ok(bytes) = nippy::write(&value) {
@@ -31,10 +31,10 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Numbers that look as if they came by chance, and are the same each time.
-struct Numbers(u64);
+/// A deterministic pseudo-random generator.
+struct PseudoRandom(u64);
 
-impl Numbers {
+impl PseudoRandom {
     fn next(&mut self) -> u64 {
         self.0 = self
             .0
@@ -43,9 +43,9 @@ impl Numbers {
         self.0 >> 33
     }
 
-    fn several(&mut self) -> u64 {
+    fn next_count(&mut self) -> u64 {
         let few = self.next() % 6;
-        // Now and then more than a short length can say.
+        // Sometimes more than a one-byte length allows.
         if self.next().is_multiple_of(40) {
             few + 300
         } else {
@@ -54,19 +54,19 @@ impl Numbers {
     }
 }
 
-fn made_up(numbers: &mut Numbers, depth: u8) -> Value {
+fn generate_value(numbers: &mut PseudoRandom, depth: u8) -> Value {
     let kinds = if depth == 0 { 9 } else { 13 };
     let kind = numbers.next() % kinds;
     let shift = numbers.next() % 64;
     let number =
         (numbers.next() << 31 | numbers.next()).wrapping_shr(u32::try_from(shift).unwrap_or(0));
     let signed = number.cast_signed() * if shift.is_multiple_of(2) { 1 } else { -1 };
-    let count = numbers.several();
-    let items = |numbers: &mut Numbers| -> Vec<Value> {
+    let count = numbers.next_count();
+    let items = |numbers: &mut PseudoRandom| -> Vec<Value> {
         let depth = depth.saturating_sub(1);
-        // What is long is not deep as well.
+        // Long collections stay flat.
         let depth = if count > 10 { 0 } else { depth };
-        (0..count).map(|_| made_up(numbers, depth)).collect()
+        (0..count).map(|_| generate_value(numbers, depth)).collect()
     };
     match kind {
         0 => Value::Nil,

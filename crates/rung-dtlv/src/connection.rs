@@ -1,4 +1,4 @@
-//! One socket, on which one thing at a time is asked.
+//! One socket with at most one request at a time.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -10,27 +10,27 @@ use std::time::{Duration, Instant};
 
 use rung_edn::Value;
 
-use crate::{Error, Result, Target, frame, nippy};
+use crate::{DtlvUrl, Error, Result, frame, nippy};
 
-/// How much is read at once: a length alone gets no more room than this.
-const STEP_BYTES: usize = 64 * 1024;
+/// Bytes per read. An announced length alone allocates no more than this.
+const READ_BYTES: usize = 64 * 1024;
 
-/// The longest that anything is waited for, so that there is a time to wait until.
-const LONGEST: Duration = Duration::from_hours(24);
+/// The upper bound of every timeout, so that adding it to the current time cannot overflow.
+const MAX_TIMEOUT: Duration = Duration::from_hours(24);
 
-/// How often somebody who waits looks whether the answer is still wanted.
-const LOOK: Duration = Duration::from_millis(50);
+/// The interval at which a waiting thread checks for cancellation.
+const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long whoever asks will wait, beside what the session allows.
+/// A caller's limits on waiting, in addition to the session's timeouts.
 #[derive(Debug, Clone, Default)]
-pub struct Patience {
-    /// When the answer is no longer wanted.
-    pub until: Option<Instant>,
-    /// Set by whoever does not wait any longer.
+pub struct WaitLimit {
+    /// The caller's deadline.
+    pub deadline: Option<Instant>,
+    /// Set by the caller to cancel the request.
     pub cancelled: Option<Arc<AtomicBool>>,
 }
 
-/// Until when something must be done, and what that is.
+/// The deadline of one operation.
 #[derive(Debug, Clone)]
 pub(crate) struct Deadline {
     pub operation: &'static str,
@@ -40,10 +40,12 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    pub(crate) fn within(operation: &'static str, time: Duration, patience: &Patience) -> Self {
+    pub(crate) fn new(operation: &'static str, time: Duration, patience: &WaitLimit) -> Self {
         let now = Instant::now();
-        let own = patience.until.map(|end| end.saturating_duration_since(now));
-        let time = own.map_or(time, |own| own.min(time)).min(LONGEST);
+        let own = patience
+            .deadline
+            .map(|end| end.saturating_duration_since(now));
+        let time = own.map_or(time, |own| own.min(time)).min(MAX_TIMEOUT);
         Self {
             operation,
             at: now + time,
@@ -52,9 +54,9 @@ impl Deadline {
         }
     }
 
-    /// When to look next, should nothing happen before. An error where it is too late, or nobody waits.
-    pub(crate) fn next_look(&self) -> Result<Instant> {
-        Ok(Instant::now() + self.left()?.min(LOOK))
+    /// Returns the time of the next cancellation check, or an error after the deadline or the cancellation.
+    pub(crate) fn next_check(&self) -> Result<Instant> {
+        Ok(Instant::now() + self.remaining()?.min(CANCEL_CHECK_INTERVAL))
     }
 
     pub(crate) fn timeout(&self) -> Error {
@@ -64,7 +66,7 @@ impl Deadline {
         }
     }
 
-    fn left(&self) -> Result<Duration> {
+    fn remaining(&self) -> Result<Duration> {
         let cancelled = self.cancelled.as_ref();
         if cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
             return Err(Error::Cancelled {
@@ -85,25 +87,24 @@ impl Deadline {
     }
 }
 
-/// Whether nothing happened yet, which is no failure as long as there is time.
-fn nothing_yet(error: &std::io::Error) -> bool {
+/// Returns true for errors that only mean that no data has arrived or could be written yet.
+fn is_retryable_io(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
     )
 }
 
-/// A socket to a server.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct DtlvConnection {
     stream: TcpStream,
     max_bytes: usize,
 }
 
-impl Connection {
-    /// Connects to any of the addresses that the host has.
+impl DtlvConnection {
+    /// Connects to the first of the host's addresses that accepts.
     pub(crate) fn open(
-        target: &Target,
+        target: &DtlvUrl,
         connect_timeout: Duration,
         max_bytes: usize,
         deadline: &Deadline,
@@ -114,23 +115,23 @@ impl Connection {
         };
         let until = deadline
             .at
-            .min(Instant::now() + connect_timeout.min(LONGEST));
+            .min(Instant::now() + connect_timeout.min(MAX_TIMEOUT));
         let (host, port) = (target.host().to_owned(), target.port());
         let (to, from) = sync_channel(1);
-        // Looking up a name cannot be given up, so somebody else does it, and is left to it.
-        thread::spawn(move || to.send(connected(&host, port, until)));
+        // Name lookup cannot be interrupted, so a thread does it, which is abandoned after the deadline.
+        thread::spawn(move || to.send(connect_any(&host, port, until)));
         loop {
-            match from.recv_timeout(deadline.left()?.min(LOOK)) {
+            match from.recv_timeout(deadline.remaining()?.min(CANCEL_CHECK_INTERVAL)) {
                 Ok(Ok(stream)) => return Ok(Self { stream, max_bytes }),
                 Ok(Err(why)) => return Err(unreachable(why)),
                 Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
-                Err(_) => return Err(unreachable("it took too long".to_owned())),
+                Err(_) => return Err(unreachable("no connection in time".to_owned())),
             }
         }
     }
 
-    /// Whether nothing came that nobody asked for, the end included.
-    pub(crate) fn is_quiet(&self) -> bool {
+    /// Returns true if no unrequested bytes, and no end of stream, have arrived.
+    pub(crate) fn is_idle(&self) -> bool {
         if self.stream.set_nonblocking(true).is_err() {
             return false;
         }
@@ -139,48 +140,48 @@ impl Connection {
         quiet && self.stream.set_nonblocking(false).is_ok()
     }
 
-    /// Sends what was wrapped.
+    /// Sends a frame.
     pub(crate) fn send(&mut self, mut frame: &[u8], deadline: &Deadline) -> Result<()> {
         while !frame.is_empty() {
             let timed = self
                 .stream
-                .set_write_timeout(Some(deadline.left()?.min(LOOK)));
+                .set_write_timeout(Some(deadline.remaining()?.min(CANCEL_CHECK_INTERVAL)));
             timed.map_err(|_| deadline.lost())?;
             match self.stream.write(frame) {
                 Ok(0) => return Err(deadline.lost()),
                 Ok(sent) => frame = &frame[sent..],
-                Err(error) if nothing_yet(&error) => {}
+                Err(error) if is_retryable_io(&error) => {}
                 Err(_) => return Err(deadline.lost()),
             }
         }
         Ok(())
     }
 
-    /// The next message.
+    /// Receives the next message.
     pub(crate) fn receive(&mut self, deadline: &Deadline) -> Result<Value> {
         let mut header = [0; frame::HEADER_BYTES];
-        self.fill(&mut header, deadline)?;
+        self.read_exact(&mut header, deadline)?;
         let length = frame::content_bytes(header, self.max_bytes)?;
         let mut content = Vec::new();
         while content.len() < length {
             let start = content.len();
-            content.resize(length.min(start + STEP_BYTES), 0);
-            self.fill(&mut content[start..], deadline)?;
+            content.resize(length.min(start + READ_BYTES), 0);
+            self.read_exact(&mut content[start..], deadline)?;
         }
-        nippy::read(&content).map_err(Error::Bytes)
+        nippy::read(&content).map_err(Error::InvalidEncoding)
     }
 
-    fn fill(&mut self, mut bytes: &mut [u8], deadline: &Deadline) -> Result<()> {
+    fn read_exact(&mut self, mut bytes: &mut [u8], deadline: &Deadline) -> Result<()> {
         while !bytes.is_empty() {
-            // Set each time: one that sends a byte now and then does not get more time for it.
+            // Set for each read: a server that sends single bytes does not extend the deadline.
             let timed = self
                 .stream
-                .set_read_timeout(Some(deadline.left()?.min(LOOK)));
+                .set_read_timeout(Some(deadline.remaining()?.min(CANCEL_CHECK_INTERVAL)));
             timed.map_err(|_| deadline.lost())?;
             match self.stream.read(bytes) {
                 Ok(0) => return Err(deadline.lost()),
                 Ok(came) => bytes = &mut bytes[came..],
-                Err(error) if nothing_yet(&error) => {}
+                Err(error) if is_retryable_io(&error) => {}
                 Err(_) => return Err(deadline.lost()),
             }
         }
@@ -188,20 +189,20 @@ impl Connection {
     }
 }
 
-/// A socket to the first of a host's addresses that answers, or why there is none.
-fn connected(host: &str, port: u16, until: Instant) -> Result<TcpStream, String> {
+/// Connects to the first of the host's addresses that accepts, or returns the last error.
+fn connect_any(host: &str, port: u16, until: Instant) -> Result<TcpStream, String> {
     let addresses = (host, port)
         .to_socket_addrs()
         .map_err(|error| error.to_string())?;
-    let mut why = "the host has no address".to_owned();
+    let mut why = "the host name has no address".to_owned();
     for address in addresses {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err("it took too long".to_owned());
+            return Err("no connection in time".to_owned());
         }
         match TcpStream::connect_timeout(&address, left) {
             Ok(stream) => {
-                // Questions are short and waited for.
+                // Requests are short, and each is awaited.
                 let set = stream.set_nodelay(true);
                 return set.map(|()| stream).map_err(|error| error.to_string());
             }

@@ -1,40 +1,39 @@
-//! Facts on a server.
+//! Datalog databases on a server.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rung_edn::{Map, Name, Value};
 
-use crate::message::{Effect, Request, field, members};
+use crate::message::{DtlvRequest, Effect, field, map_from_pairs};
 use crate::nippy::DATOM;
 use crate::session::BATCH_ITEMS;
-use crate::{Answer, Datom, Error, Index, Patience, Pattern, Result, Session};
+use crate::{Datom, DatomIndex, DatomPattern, DtlvSession, Error, QueryAnswer, Result, WaitLimit};
 
-/// What stands for the database among the inputs of a query.
-const PLACEHOLDER: &str = "remote-db-placeholder";
+/// Represents the database among the inputs of a query.
+const DATABASE_PLACEHOLDER: &str = "remote-db-placeholder";
 
-/// A database of facts on a server.
+/// A Datalog database on a server.
 #[derive(Debug, Clone)]
-pub struct Database {
-    session: Arc<Session>,
-    opened: Arc<Info>,
+pub struct DtlvDatabase {
+    session: Arc<DtlvSession>,
+    info: Arc<DatabaseInfo>,
 }
 
-/// What a server says of a database when it is opened.
+/// The server's description of a database when it is opened.
 #[derive(Debug, Clone, Default)]
-pub struct Info {
-    /// The greatest id of an entity.
+pub struct DatabaseInfo {
+    /// The greatest entity id.
     pub max_entity: Option<i64>,
-    /// The last transaction.
+    /// The last transaction id.
     pub max_tx: Option<i64>,
-    /// What is known of its attributes.
     pub schema: Option<Value>,
-    /// How it is kept.
+    /// The storage options.
     pub options: Option<Value>,
 }
 
-impl Info {
-    fn read(answer: &Value) -> Self {
+impl DatabaseInfo {
+    fn parse(answer: &Value) -> Self {
         let Some(map) = answer.as_map() else {
             return Self::default();
         };
@@ -48,108 +47,108 @@ impl Info {
     }
 }
 
-/// What a transaction did.
+/// A transaction report.
 #[derive(Debug, Clone, Default)]
-pub struct Report {
-    /// The facts that hold since, and those that do not any more.
+pub struct TxReport {
+    /// The datoms that were added or retracted.
     pub tx_data: Vec<Datom>,
-    /// What the ids became that stood for new entities.
+    /// The entity ids of the temporary ids.
     pub tempids: Map,
-    /// The greatest id of an entity.
+    /// The greatest entity id.
     pub max_entity: Option<i64>,
-    /// The transaction, where it said anything.
+    /// The transaction id, if there are datoms.
     pub tx: Option<i64>,
 }
 
-impl Database {
-    /// Opens a database, and makes it where there is none. A schema is added to what is there.
+impl DtlvDatabase {
+    /// Opens a database, and creates it if the session's options allow. `schema` is merged into the existing schema.
     pub fn open(
-        session: Arc<Session>,
+        session: Arc<DtlvSession>,
         schema: Option<Value>,
         options: Option<Map>,
     ) -> Result<Self> {
-        session.make_sure()?;
-        let mut fields = vec![("db-name", session.name())];
+        session.ensure_database()?;
+        let mut fields = vec![("db-name", session.database_name())];
         fields.extend(schema.map(|schema| ("schema", schema)));
         fields.extend(options.map(|mut options| {
-            options.insert(Value::keyword("db-name"), session.name());
+            options.insert(Value::keyword("db-name"), session.database_name());
             ("opts", Value::Map(options))
         }));
         fields.push(("return-db-info?", true.into()));
-        // Asked twice it opens once.
-        let answer = session.ask(&Request::of("open", Effect::Reads, fields))?;
+        // Opening is idempotent.
+        let answer = session.request(&DtlvRequest::with_fields("open", Effect::Reads, fields))?;
         Ok(Self {
             session,
-            opened: Arc::new(Info::read(&answer)),
+            info: Arc::new(DatabaseInfo::parse(&answer)),
         })
     }
 
-    /// What the server said when it was opened.
-    pub fn opened(&self) -> &Info {
-        &self.opened
+    /// Returns the server's description at the time of opening.
+    pub fn info(&self) -> &DatabaseInfo {
+        &self.info
     }
 
-    /// The session that this is asked through.
-    pub fn session(&self) -> &Arc<Session> {
+    /// Returns the session that sends the requests.
+    pub fn session(&self) -> &Arc<DtlvSession> {
         &self.session
     }
 
-    /// The same database, for somebody who waits no longer than that.
+    /// Returns a handle to the same database with this wait limit.
     #[must_use]
-    pub fn within(&self, patience: Patience) -> Self {
+    pub fn with_wait_limit(&self, patience: WaitLimit) -> Self {
         Self {
-            session: self.session.within(patience),
-            opened: self.opened.clone(),
+            session: self.session.with_wait_limit(patience),
+            info: self.info.clone(),
         }
     }
 
-    /// Tells the server that it is not needed any more.
+    /// Closes the database on the server.
     pub fn close(self) -> Result<()> {
-        self.ask("close", []).map(drop)
+        self.read("close", []).map(drop)
     }
 
-    /// The answer to a query. The database is its first input, and these come after it.
+    /// Runs a query. The database is its first input; `inputs` follow.
     pub fn query(&self, query: &Value, inputs: &[Value]) -> Result<Value> {
-        self.session.ask(&self.query_request(query, inputs))
+        self.session.request(&self.query_request(query, inputs))
     }
 
-    /// The rows of the answer to a query, one after the other until it breaks off, and what they are together. An answer that is a
-    /// single value is given as that.
+    /// Runs a query and passes each row to `each` until it breaks. Returns the kind of collection, or the value if the result is
+    /// not a collection.
     pub fn query_each(
         &self,
         query: &Value,
         inputs: &[Value],
         mut each: impl FnMut(Value) -> ControlFlow<()>,
-    ) -> Result<Answer> {
+    ) -> Result<QueryAnswer> {
         let request = self.query_request(query, inputs);
-        self.session.ask_items(&request, &mut each)
+        self.session.request_items(&request, &mut each)
     }
 
-    /// How a query would be answered, or was where the options say `:run? true`.
+    /// Returns the query plan. The query is run if the options contain `:run? true`.
     pub fn explain(&self, options: Map, query: &Value, inputs: &[Value]) -> Result<Value> {
         let options = Value::Map(options);
-        self.ask("explain", [options, query.clone(), with_database(inputs)])
+        self.read("explain", [options, query.clone(), with_database(inputs)])
     }
 
-    /// What is known of an entity, as the pattern says.
+    /// Pulls an entity.
     pub fn pull(&self, pattern: &Value, entity: &Value) -> Result<Value> {
         let options = Value::Map(Map::new());
-        self.ask("pull", [pattern.clone(), entity.clone(), options])
+        self.read("pull", [pattern.clone(), entity.clone(), options])
     }
 
-    /// What is known of several entities, as the pattern says.
+    /// Pulls several entities.
     pub fn pull_many(&self, pattern: &Value, entities: &[Value]) -> Result<Value> {
         let options = Value::Map(Map::new());
         let entities = Value::Vector(entities.to_vec());
-        self.ask("pull-many", [pattern.clone(), entities, options])
+        self.read("pull-many", [pattern.clone(), entities, options])
     }
 
-    /// All that is known of an entity, and nothing where nothing is.
+    /// Pulls all attributes of an entity. Returns nil if it has none.
     pub fn entity(&self, entity: &Value) -> Result<Value> {
         self.pull(&Value::Vector(vec![Value::symbol("*")]), entity)
     }
 
-    /// The id of an entity that is named in any way, where there is one.
+    /// Returns the id of an entity, which may be given as an id or a lookup reference.
     pub fn entity_id(&self, entity: &Value) -> Result<Option<i64>> {
         if let Value::Long(id) = entity {
             return Ok(Some(*id));
@@ -159,37 +158,37 @@ impl Database {
         Ok(found.and_then(Value::as_i64))
     }
 
-    /// The facts that are meant, in the order of an index, one after the other until it breaks off.
+    /// Passes each matching datom to `each`, in index order, until it breaks.
     ///
-    /// Only what an index finds at once can be asked in its order.
+    /// Returns an error unless the pattern is one range of the index.
     pub fn datoms(
         &self,
-        index: Index,
-        pattern: &Pattern,
+        index: DatomIndex,
+        pattern: &DatomPattern,
         each: impl FnMut(Datom) -> ControlFlow<()>,
     ) -> Result<()> {
         if !pattern.is_range_of(index) {
-            return Err(Error::Question(
-                "an index finds its parts in its order: say the earlier ones too",
+            return Err(Error::InvalidRequest(
+                "a part of the index is given without the parts before it",
             ));
         }
         self.slice(index, pattern, each)
     }
 
-    /// The facts that are meant, in the order of whichever index finds them best.
+    /// Passes each matching datom to `each`, in the order of the best index for the pattern, until it breaks.
     pub fn search_datoms(
         &self,
-        pattern: &Pattern,
+        pattern: &DatomPattern,
         each: impl FnMut(Datom) -> ControlFlow<()>,
     ) -> Result<()> {
         self.slice(pattern.index(), pattern, each)
     }
 
-    /// How many facts are meant.
-    pub fn count_datoms(&self, pattern: &Pattern) -> Result<u64> {
+    /// Counts the matching datoms.
+    pub fn count_datoms(&self, pattern: &DatomPattern) -> Result<u64> {
         let index = pattern.index();
-        if pattern.is_counted() {
-            return count(&self.ask("size", pattern.bounds(index))?);
+        if pattern.is_countable() {
+            return parse_count(&self.read("size", pattern.bounds(index))?);
         }
         let mut found = 0;
         self.slice(index, pattern, |_| {
@@ -199,38 +198,39 @@ impl Database {
         Ok(found)
     }
 
-    /// The facts whose texts match, as the server orders them.
+    /// Returns the datoms whose text matches, in the server's order.
     pub fn fulltext_datoms(&self, query: &Value, options: Map) -> Result<Value> {
-        self.ask("fulltext-datoms", [query.clone(), Value::Map(options)])
+        self.read("fulltext-datoms", [query.clone(), Value::Map(options)])
     }
 
-    /// What is known of attributes.
+    /// Returns the schema.
     pub fn schema(&self) -> Result<Value> {
-        self.ask("schema", [])
+        self.read("schema", [])
     }
 
-    /// Does what the transaction says. It is never repeated: where the answer is lost, the error says so.
-    pub fn transact(&self, tx_data: &[Value]) -> Result<Report> {
+    /// Runs a transaction. Never repeats it: if the response is lost, the error is `OutcomeUnknown`.
+    pub fn transact(&self, tx_data: &[Value]) -> Result<TxReport> {
         self.tx_data(tx_data, false)
     }
 
-    /// What the transaction would do, without doing it.
-    pub fn simulate(&self, tx_data: &[Value]) -> Result<Report> {
+    /// Returns the report that the transaction would have, without running it.
+    pub fn simulate(&self, tx_data: &[Value]) -> Result<TxReport> {
         self.tx_data(tx_data, true)
     }
 
-    fn tx_data(&self, tx_data: &[Value], simulated: bool) -> Result<Report> {
-        let name = self.session.name();
+    fn tx_data(&self, tx_data: &[Value], simulated: bool) -> Result<TxReport> {
+        let name = self.session.database_name();
         let answer = if tx_data.len() < BATCH_ITEMS {
             let args = vec![name, Value::Vector(tx_data.to_vec()), simulated.into()];
-            self.session.ask(&Request::bulk("tx-data", args, None))?
+            self.session
+                .request(&DtlvRequest::new_bulk("tx-data", args, None))?
         } else {
             let args = vec![name, simulated.into()];
             self.session
-                .ask(&Request::bulk("tx-data", args, Some(tx_data)))?
+                .request(&DtlvRequest::new_bulk("tx-data", args, Some(tx_data)))?
         };
-        // Whoever gets an error of another kind may think that nothing was done.
-        report(answer).map_err(|error| Error::OutcomeUnknown {
+        // Any other error would suggest that the transaction was not done.
+        parse_report(answer).map_err(|error| Error::OutcomeUnknown {
             operation: "tx-data",
             why: error.to_string(),
         })
@@ -238,17 +238,17 @@ impl Database {
 
     fn slice(
         &self,
-        index: Index,
-        pattern: &Pattern,
+        index: DatomIndex,
+        pattern: &DatomPattern,
         mut each: impl FnMut(Datom) -> ControlFlow<()>,
     ) -> Result<()> {
-        let mut args = vec![self.session.name()];
+        let mut args = vec![self.session.database_name()];
         args.extend(pattern.bounds(index));
-        let request = Request::new("slice", Effect::Reads, args);
+        let request = DtlvRequest::new("slice", Effect::Reads, args);
         let exact = pattern.is_range_of(index);
         let mut failed = None;
         self.session
-            .ask_each(&request, &mut |item| match Datom::read(item) {
+            .request_each(&request, &mut |item| match Datom::parse(item) {
                 Ok(datom) if exact || pattern.matches(&datom) => each(datom),
                 Ok(_) => ControlFlow::Continue(()),
                 Err(error) => {
@@ -259,31 +259,42 @@ impl Database {
         failed.map_or(Ok(()), Err)
     }
 
-    fn query_request(&self, query: &Value, inputs: &[Value]) -> Request<'static> {
-        let args = vec![self.session.name(), query.clone(), with_database(inputs)];
-        Request::new("q", Effect::Reads, args)
+    fn query_request(&self, query: &Value, inputs: &[Value]) -> DtlvRequest<'static> {
+        let args = vec![
+            self.session.database_name(),
+            query.clone(),
+            with_database(inputs),
+        ];
+        DtlvRequest::new("q", Effect::Reads, args)
     }
 
-    fn ask(&self, operation: &'static str, args: impl IntoIterator<Item = Value>) -> Result<Value> {
-        let args = std::iter::once(self.session.name()).chain(args).collect();
+    fn read(
+        &self,
+        operation: &'static str,
+        args: impl IntoIterator<Item = Value>,
+    ) -> Result<Value> {
+        let args = std::iter::once(self.session.database_name())
+            .chain(args)
+            .collect();
         self.session
-            .ask(&Request::new(operation, Effect::Reads, args))
+            .request(&DtlvRequest::new(operation, Effect::Reads, args))
     }
 }
 
 fn with_database(inputs: &[Value]) -> Value {
-    let database = std::iter::once(Value::keyword(PLACEHOLDER));
+    let database = std::iter::once(Value::keyword(DATABASE_PLACEHOLDER));
     Value::Vector(database.chain(inputs.iter().cloned()).collect())
 }
 
-/// A number that counts.
-pub(crate) fn count(answer: &Value) -> Result<u64> {
+/// Parses a count.
+pub(crate) fn parse_count(answer: &Value) -> Result<u64> {
     let number = answer.as_i64().and_then(|number| number.try_into().ok());
-    number.ok_or_else(|| Error::Answer(format!("a count was to come, and a {}", answer.kind())))
+    number
+        .ok_or_else(|| Error::InvalidResponse(format!("expected a count, got a {}", answer.kind())))
 }
 
-/// A map, or facts and after them what ids became.
-fn report(answer: Value) -> Result<Report> {
+/// Parses a transaction report: a map, or a list of datoms followed by pairs of temporary and entity ids.
+fn parse_report(answer: Value) -> Result<TxReport> {
     let (facts, mut tempids) = match answer {
         Value::Map(mut map) => {
             let facts = match map.swap_remove(&Value::keyword("tx-data")) {
@@ -300,20 +311,20 @@ fn report(answer: Value) -> Result<Report> {
             let is_fact =
                 |item: &Value| matches!(item, Value::Tagged(tag, _) if tag.as_str() == DATOM);
             let (facts, pairs) = items.into_iter().partition(is_fact);
-            let tempids = members(pairs)?;
+            let tempids = map_from_pairs(pairs)?;
             (facts, tempids)
         }
         other => {
-            let why = format!("a report was to come, and a {}", other.kind());
-            return Err(Error::Answer(why));
+            let why = format!("expected a transaction report, got a {}", other.kind());
+            return Err(Error::InvalidResponse(why));
         }
     };
     let max_entity = tempids.shift_remove(&Value::Keyword(Name::from("max-eid")));
     let tx_data = facts
         .into_iter()
-        .map(Datom::read)
+        .map(Datom::parse)
         .collect::<Result<Vec<_>>>()?;
-    Ok(Report {
+    Ok(TxReport {
         tx: tx_data.iter().map(|datom| datom.tx).max(),
         tx_data,
         tempids,

@@ -1,35 +1,33 @@
-//! Facts, and which of them are meant.
+//! Datoms, and patterns that select them.
 
 use rung_edn::{Name, Value};
 
 use crate::nippy::DATOM;
 use crate::{Error, Result};
 
-/// The transaction that is said where it does not matter.
+/// The transaction id of a bound, where it does not matter.
 const ANY_TX: i64 = 1;
 
-/// A fact.
+/// A datom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Datom {
-    /// Of what it is.
+    /// The entity id.
     pub entity: i64,
-    /// What is said of it.
     pub attribute: Value,
-    /// What that is.
     pub value: Value,
-    /// When it was said. Servers do not keep this: it is right in a report alone.
+    /// The transaction id. Correct only in a transaction report: servers do not store it.
     pub tx: i64,
-    /// Whether it holds since, or does not any more.
+    /// True if asserted, false if retracted.
     pub added: bool,
 }
 
 impl Datom {
-    /// Understands a fact as it travels.
-    pub(crate) fn read(value: Value) -> Result<Self> {
-        let wrong = || Error::Answer("a fact was to come, and something else came".to_owned());
+    /// Parses an encoded datom.
+    pub(crate) fn parse(value: Value) -> Result<Self> {
+        let wrong = || Error::InvalidResponse("expected a datom".to_owned());
         let parts = match value {
             Value::Tagged(tag, parts) if tag.as_str() == DATOM => *parts,
-            // Some answers say facts as they are written.
+            // Some responses contain datoms as plain vectors.
             parts @ Value::Vector(_) => parts,
             _ => return Err(wrong()),
         };
@@ -57,16 +55,16 @@ impl Datom {
     }
 }
 
-/// The order in which facts are read.
+/// The sort order in which datoms are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Index {
-    /// By entity, attribute and value.
+pub enum DatomIndex {
+    /// Entity, attribute, value.
     Eav,
-    /// By attribute, value and entity.
+    /// Attribute, value, entity.
     Ave,
 }
 
-impl Index {
+impl DatomIndex {
     fn name(self) -> Value {
         Value::keyword(match self {
             Self::Eav => "eav",
@@ -75,49 +73,46 @@ impl Index {
     }
 }
 
-/// Which facts are meant: those with these parts.
+/// Selects the datoms that have all given parts.
 #[derive(Debug, Clone, Default)]
-pub struct Pattern {
-    /// Of this entity.
+pub struct DatomPattern {
     pub entity: Option<i64>,
-    /// With this attribute.
     pub attribute: Option<Name>,
-    /// With this value.
     pub value: Option<Value>,
 }
 
-impl Pattern {
-    /// The index that finds most of it at once.
-    pub(crate) fn index(&self) -> Index {
+impl DatomPattern {
+    /// Returns the index with the narrowest range for this pattern.
+    pub(crate) fn index(&self) -> DatomIndex {
         match (self.entity, &self.attribute) {
-            (None, Some(_)) => Index::Ave,
-            _ => Index::Eav,
+            (None, Some(_)) => DatomIndex::Ave,
+            _ => DatomIndex::Eav,
         }
     }
 
-    /// Whether an index finds nothing but what is meant.
-    pub(crate) fn is_range_of(&self, index: Index) -> bool {
+    /// Returns true if the index range contains only matching datoms.
+    pub(crate) fn is_range_of(&self, index: DatomIndex) -> bool {
         match index {
-            Index::Eav => {
+            DatomIndex::Eav => {
                 (self.attribute.is_none() || self.entity.is_some())
                     && (self.value.is_none() || self.attribute.is_some())
             }
-            Index::Ave => {
+            DatomIndex::Ave => {
                 (self.value.is_none() || self.attribute.is_some())
                     && (self.entity.is_none() || self.value.is_some())
             }
         }
     }
 
-    /// Whether a server counts it right. It counts by the keys of its index, which are entities, or attributes with values.
-    pub(crate) fn is_counted(&self) -> bool {
+    /// Returns true if the server counts the range correctly. It counts by index keys: entities, or attributes with values.
+    pub(crate) fn is_countable(&self) -> bool {
         match self.index() {
-            Index::Eav => self.attribute.is_none() && self.value.is_none(),
-            Index::Ave => true,
+            DatomIndex::Eav => self.attribute.is_none() && self.value.is_none(),
+            DatomIndex::Ave => true,
         }
     }
 
-    /// Whether a fact is one of those.
+    /// Returns true if the datom has all given parts.
     pub(crate) fn matches(&self, datom: &Datom) -> bool {
         self.entity.is_none_or(|entity| entity == datom.entity)
             && self
@@ -130,15 +125,15 @@ impl Pattern {
                 .is_none_or(|value| *value == datom.value)
     }
 
-    /// The index and the first and the last fact that there could be, as arguments.
-    pub(crate) fn bounds(&self, index: Index) -> [Value; 3] {
-        // What comes after a part that is not said is not a bound.
+    /// Returns the index, and the least and the greatest datom of the range, as request arguments.
+    pub(crate) fn bounds(&self, index: DatomIndex) -> [Value; 3] {
+        // A part after a missing part does not restrict the range.
         let (entity, value) = match index {
-            Index::Eav => (
+            DatomIndex::Eav => (
                 self.entity,
                 self.value.as_ref().filter(|_| self.attribute.is_some()),
             ),
-            Index::Ave => (
+            DatomIndex::Ave => (
                 self.entity.filter(|_| self.value.is_some()),
                 self.value.as_ref(),
             ),

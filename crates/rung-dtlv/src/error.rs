@@ -1,4 +1,4 @@
-//! What can go wrong with a server.
+//! Errors of requests to a server.
 
 use rung_edn::Name;
 use rung_fault::{Code, Coded};
@@ -8,124 +8,125 @@ use crate::nippy;
 /// [`std::result::Result`] with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the server did not do it, or why that is not known.
+/// The error of a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Not the address of a database.
-    #[error("not the address of a database: {0}")]
-    Target(&'static str),
-    /// Nobody answers there.
-    #[error("{address} cannot be reached: {why}")]
+    /// The text is not a `dtlv://` URL.
+    #[error("not a database address: {0}")]
+    InvalidUrl(&'static str),
+    /// No connection could be made.
+    #[error("cannot connect to {address}: {why}")]
     Unreachable {
-        /// Where.
+        /// Host and port.
         address: String,
-        /// What the system says.
+        /// The system's error.
         why: String,
     },
-    /// The server does not know who we are.
-    #[error("the server does not let us in: {0}")]
+    /// The server rejected user or password.
+    #[error("the server rejected the login: {0}")]
     Unauthorized(String),
-    /// The server understood, and will not.
-    #[error("the server refuses {operation}: {message}")]
+    /// The server refused the request.
+    #[error("the server refused {operation}: {message}")]
     Refused {
-        /// What was asked.
+        /// The type of the request.
         operation: &'static str,
-        /// Its own words, without what lies below them.
+        /// The server's message, without its stack trace.
         message: String,
-        /// Its own name for it, where it has one.
+        /// The server's error keyword, if any.
         reason: Option<Name>,
     },
-    /// The server has too much to do.
+    /// The server is overloaded.
     #[error("the server is busy: {0}")]
     Busy(String),
-    /// Too late.
-    #[error("{operation} was not answered within {max_ms} ms")]
+    /// The deadline passed.
+    #[error("{operation} got no response within {max_ms} ms")]
     Timeout {
-        /// What was asked.
+        /// The type of the request.
         operation: &'static str,
-        /// How long it may take.
+        /// The time limit.
         max_ms: u64,
     },
-    /// Nobody waits for the answer any more.
-    #[error("{operation} was given up")]
+    /// The caller cancelled the request.
+    #[error("{operation} was cancelled")]
     Cancelled {
-        /// What was asked.
+        /// The type of the request.
         operation: &'static str,
     },
-    /// There is no such database, and none may be made.
-    #[error("the server has no database {0}")]
-    Absent(String),
-    /// The connection ended before the answer did.
+    /// The database does not exist and must not be created.
+    #[error("the database {0} does not exist on the server")]
+    UnknownDatabase(String),
+    /// The connection closed before the response was complete.
     #[error("the connection was lost during {operation}")]
     Lost {
-        /// What was asked.
+        /// The type of the request.
         operation: &'static str,
     },
-    /// Something was written, or it was not.
-    #[error("whether {operation} was done is not known: {why}. It was not repeated")]
+    /// A write may or may not have been done.
+    #[error("it is not known whether {operation} was done: {why}. The request was not repeated")]
     OutcomeUnknown {
-        /// What was asked.
+        /// The type of the request.
         operation: &'static str,
-        /// How the answer was lost.
+        /// The error that lost the response.
         why: String,
     },
-    /// More than we take.
-    #[error("an answer of {bytes} bytes is longer than {max_bytes}")]
+    /// A message exceeds the size limit.
+    #[error("a response of {bytes} bytes is over the limit of {max_bytes}")]
     TooLarge {
-        /// How long it is.
+        /// The length of the message.
         bytes: u64,
-        /// How long it may be.
+        /// The limit.
         max_bytes: usize,
     },
-    /// More items than are held at once.
-    #[error("an answer has more than {max_items} items")]
+    /// A response has more items than may be held in memory.
+    #[error("a response has more than {max_items} items")]
     TooMany {
-        /// How many there may be.
+        /// The limit.
         max_items: usize,
     },
-    /// An answer that was packed although we cannot unpack.
-    #[error("the server sent a compressed answer, which was not agreed on")]
+    /// The response is compressed, which was not negotiated.
+    #[error("the server sent a compressed response, which was not negotiated")]
     Compressed,
-    /// An answer that is none.
-    #[error("the server's answer cannot be understood: {0}")]
-    Answer(String),
-    /// Bytes that are no value.
-    #[error("the server's answer cannot be understood: {0}")]
-    Bytes(nippy::Error),
-    /// A value that cannot be sent.
-    #[error("the request cannot be sent: {0}")]
-    Request(nippy::Error),
-    /// Not a question that a server can be asked.
+    /// The response violates the protocol.
+    #[error("the server sent an invalid response: {0}")]
+    InvalidResponse(String),
+    /// The response is not valid nippy.
+    #[error("the server sent an invalid response: {0}")]
+    InvalidEncoding(nippy::Error),
+    /// A value cannot be encoded.
+    #[error("the request cannot be encoded: {0}")]
+    Unencodable(nippy::Error),
+    /// The request is not possible.
     #[error("{0}")]
-    Question(&'static str),
+    InvalidRequest(&'static str),
 }
 
 impl Coded for Error {
     fn code(&self) -> Code {
         match self {
-            Self::Target(_) | Self::Request(_) | Self::Question(_) => Code::InvalidArguments,
+            Self::InvalidUrl(_) | Self::Unencodable(_) | Self::InvalidRequest(_) => {
+                Code::InvalidArguments
+            }
             Self::Unreachable { .. } | Self::Busy(_) => Code::SourceUnavailable,
             Self::Unauthorized(_) => Code::SourceUnauthorized,
             Self::Refused { .. } => Code::SourceRefused,
             Self::Timeout { .. } | Self::Cancelled { .. } => Code::DeadlineExceeded,
-            Self::Absent(_) => Code::UnknownDatabase,
+            Self::UnknownDatabase(_) => Code::UnknownDatabase,
             Self::OutcomeUnknown { .. } => Code::OutcomeUnknown,
             Self::TooLarge { .. } | Self::TooMany { .. } => Code::ResultTooLarge,
-            Self::Lost { .. } | Self::Compressed | Self::Answer(_) | Self::Bytes(_) => {
-                Code::SourceFailed
-            }
+            Self::Lost { .. }
+            | Self::Compressed
+            | Self::InvalidResponse(_)
+            | Self::InvalidEncoding(_) => Code::SourceFailed,
         }
     }
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Target(_) => Some("write dtlv://user:password@host:8898/database".to_owned()),
-            Self::OutcomeUnknown { .. } => {
-                Some("read what is there before writing it again".to_owned())
-            }
+            Self::InvalidUrl(_) => Some("write dtlv://user:password@host:8898/database".to_owned()),
+            Self::OutcomeUnknown { .. } => Some("read the data before writing it again".to_owned()),
             Self::TooLarge { .. } | Self::TooMany { .. } => {
-                Some("ask for less: bind more of the variables, or give a limit".to_owned())
+                Some("bind more of the variables, or pass a limit".to_owned())
             }
             _ => None,
         }

@@ -1,45 +1,49 @@
-//! How a value is wrapped: a byte that says the format, four that say how long the whole is, and the value.
+//! Message frames: one byte for the format, four for the length of the whole frame, and the value.
 
 use rung_edn::Value;
 
 use crate::nippy;
 use crate::{Error, Result};
 
-/// The format that is sent, and the only one that is read.
-const NIPPY: u8 = 2;
-/// Which bits say the format.
-const FORMAT: u8 = 0x0f;
-/// Whether the content is packed.
-const PACKED: u8 = 0x10;
-/// What comes before the content.
+/// The only format that is sent and accepted.
+const FORMAT_NIPPY: u8 = 2;
+/// The format bits of the first byte.
+const FORMAT_BITS: u8 = 0x0f;
+/// The compression bit of the first byte.
+const COMPRESSED_BIT: u8 = 0x10;
+/// Bytes before the content.
 pub(crate) const HEADER_BYTES: usize = 5;
 
-/// The frame of a value.
-pub(crate) fn wrap(value: &Value) -> Result<Vec<u8>> {
-    let mut frame = vec![NIPPY, 0, 0, 0, 0];
-    nippy::write_to(&mut frame, value).map_err(Error::Request)?;
+/// Encodes a value as a frame.
+pub(crate) fn encode(value: &Value) -> Result<Vec<u8>> {
+    let mut frame = vec![FORMAT_NIPPY, 0, 0, 0, 0];
+    nippy::write_to(&mut frame, value).map_err(Error::Unencodable)?;
     let length = i32::try_from(frame.len()).map_err(|_| {
-        Error::Request(nippy::Error {
+        Error::Unencodable(nippy::Error {
             at: frame.len(),
-            why: nippy::Why::Long("message"),
+            why: nippy::ErrorKind::TooLong("message"),
         })
     })?;
     frame[1..HEADER_BYTES].copy_from_slice(&length.to_be_bytes());
     Ok(frame)
 }
 
-/// How many bytes follow a header.
+/// Returns the length of the content after this header.
 pub(crate) fn content_bytes(header: [u8; HEADER_BYTES], max_bytes: usize) -> Result<usize> {
     let [format, length @ ..] = header;
-    if format & PACKED != 0 {
+    if format & COMPRESSED_BIT != 0 {
         return Err(Error::Compressed);
     }
-    if format & FORMAT != NIPPY || format & !FORMAT != 0 {
-        return Err(Error::Answer(format!("format {format} is not known")));
+    if format & FORMAT_BITS != FORMAT_NIPPY || format & !FORMAT_BITS != 0 {
+        return Err(Error::InvalidResponse(format!(
+            "the message format {format} is unknown"
+        )));
     }
     let length = u32::from_be_bytes(length) as usize;
     let Some(content) = length.checked_sub(HEADER_BYTES) else {
-        return Err(Error::Answer(format!("{length} is no length of a frame")));
+        return Err(Error::InvalidResponse(format!(
+            "{length} is not a valid frame length"
+        )));
     };
     if content > max_bytes {
         return Err(Error::TooLarge {

@@ -1,61 +1,61 @@
-//! Tables of keys and values on a server.
+//! Key-value stores on a server.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rung_edn::{Map, Value};
 
-use crate::database::count;
-use crate::message::{Effect, Request};
+use crate::database::parse_count;
+use crate::message::{DtlvRequest, Effect};
 use crate::session::BATCH_ITEMS;
-use crate::{Patience, Result, Session};
+use crate::{DtlvSession, Result, WaitLimit};
 
-/// Tables on a server. Types are those of the server, `:data` where nothing else is said.
+/// A key-value store on a server. Key and value types are the server's; its default is `:data`.
 #[derive(Debug, Clone)]
 pub struct KvStore {
-    session: Arc<Session>,
+    session: Arc<DtlvSession>,
 }
 
 impl KvStore {
-    /// Opens a store, and makes it where there is none.
-    pub fn open(session: Arc<Session>, options: Option<Map>) -> Result<Self> {
-        session.make_sure()?;
+    /// Opens a store, and creates it if the session's options allow.
+    pub fn open(session: Arc<DtlvSession>, options: Option<Map>) -> Result<Self> {
+        session.ensure_database()?;
         let options = options.map_or(Value::Nil, Value::Map);
-        let fields = [("db-name", session.name()), ("opts", options)];
-        session.ask(&Request::of("open-kv", Effect::Reads, fields))?;
+        let fields = [("db-name", session.database_name()), ("opts", options)];
+        session.request(&DtlvRequest::with_fields("open-kv", Effect::Reads, fields))?;
         Ok(Self { session })
     }
 
-    /// The session that this is asked through.
-    pub fn session(&self) -> &Arc<Session> {
+    /// Returns the session that sends the requests.
+    pub fn session(&self) -> &Arc<DtlvSession> {
         &self.session
     }
 
-    /// The same store, for somebody who waits no longer than that.
+    /// Returns a handle to the same store with this wait limit.
     #[must_use]
-    pub fn within(&self, patience: Patience) -> Self {
+    pub fn with_wait_limit(&self, patience: WaitLimit) -> Self {
         Self {
-            session: self.session.within(patience),
+            session: self.session.with_wait_limit(patience),
         }
     }
 
-    /// Tells the server that it is not needed any more.
+    /// Closes the store on the server.
     pub fn close(self) -> Result<()> {
         self.read("close-kv", []).map(drop)
     }
 
-    /// Opens a table, and makes it where there is none.
+    /// Opens a table, and creates it if it does not exist.
     pub fn open_table(&self, table: &str, options: Option<Map>) -> Result<()> {
         let options = options.map_or(Value::Nil, Value::Map);
         self.read("open-dbi", [table.into(), options]).map(drop)
     }
 
-    /// The names of the tables.
+    /// Returns the names of the tables.
     pub fn tables(&self) -> Result<Value> {
         self.read("list-dbis", [])
     }
 
-    /// The value of a key; or the key and its value, where both are wanted.
+    /// Returns the value of a key, or with `pair` the key and its value.
     pub fn get(
         &self,
         table: &str,
@@ -73,7 +73,7 @@ impl KvStore {
         self.read("get-value", args)
     }
 
-    /// The pairs whose keys are in a range such as `[:closed 1 9]`, one after the other until it breaks off.
+    /// Passes each pair whose key is in a range such as `[:closed 1 9]` to `each`, until it breaks.
     pub fn range(
         &self,
         table: &str,
@@ -89,16 +89,16 @@ impl KvStore {
             false.into(),
         ];
         self.session
-            .ask_each(&self.request("get-range", Effect::Reads, args), &mut each)
+            .request_each(&self.request("get-range", Effect::Reads, args), &mut each)
     }
 
-    /// How many pairs have a key in a range.
+    /// Counts the pairs whose key is in a range.
     pub fn range_count(&self, table: &str, range: &Value, key_type: &Value) -> Result<u64> {
         let args = [table.into(), range.clone(), key_type.clone()];
-        count(&self.read("range-count", args)?)
+        parse_count(&self.read("range-count", args)?)
     }
 
-    /// Does all of this or nothing, such as `[:put key value]` or, without a table, `[:put table key value]`.
+    /// Runs the operations atomically. An operation is `[:put key value]` or, without a table, `[:put table key value]`.
     pub fn transact(
         &self,
         table: Option<&str>,
@@ -113,7 +113,7 @@ impl KvStore {
             Value::Nil
         };
         let args = vec![
-            self.session.name(),
+            self.session.database_name(),
             table,
             here,
             key_type.clone(),
@@ -121,7 +121,7 @@ impl KvStore {
         ];
         let following = (!few).then_some(operations);
         self.session
-            .ask(&Request::bulk("transact-kv", args, following))
+            .request(&DtlvRequest::new_bulk("transact-kv", args, following))
             .map(drop)
     }
 
@@ -130,9 +130,11 @@ impl KvStore {
         operation: &'static str,
         effect: Effect,
         args: impl IntoIterator<Item = Value>,
-    ) -> Request<'static> {
-        let args = std::iter::once(self.session.name()).chain(args).collect();
-        Request::new(operation, effect, args)
+    ) -> DtlvRequest<'static> {
+        let args = std::iter::once(self.session.database_name())
+            .chain(args)
+            .collect();
+        DtlvRequest::new(operation, effect, args)
     }
 
     pub(crate) fn read(
@@ -141,7 +143,7 @@ impl KvStore {
         args: impl IntoIterator<Item = Value>,
     ) -> Result<Value> {
         self.session
-            .ask(&self.request(operation, Effect::Reads, args))
+            .request(&self.request(operation, Effect::Reads, args))
     }
 
     pub(crate) fn write(
@@ -150,6 +152,6 @@ impl KvStore {
         args: impl IntoIterator<Item = Value>,
     ) -> Result<Value> {
         self.session
-            .ask(&self.request(operation, Effect::Writes, args))
+            .request(&self.request(operation, Effect::Writes, args))
     }
 }

@@ -1,10 +1,11 @@
-//! Databases on a Datalevin server, over its own protocol.
+//! A client for databases on a Datalevin server, over Datalevin's own protocol.
 //!
-//! Owns: [`Target`] (`dtlv://…`), the values on the wire ([`nippy`]), the [`Session`] with its few connections, and what can be asked:
-//! [`Database`], [`KvStore`], [`SearchEngine`], [`VectorIndex`]. Refuses to know: tools, and how facts are kept here.
+//! Owns: the address [`DtlvUrl`] (`dtlv://…`), the value encoding ([`nippy`]), the [`DtlvSession`] with its connection pool, and
+//! the operations of [`DtlvDatabase`], [`KvStore`], [`SearchEngine`] and [`VectorIndex`]. Refuses to know: tools, and Rung's own
+//! store.
 //!
-//! The laws it keeps: whatever a server sends, nothing panics, takes more than its bound, or lasts longer than its time; a password
-//! is in no error and no `Debug`; a read is asked again once where its answer was lost, and a write never is.
+//! The laws it keeps: whatever a server sends, nothing panics, exceeds its size limit or its deadline; a password appears in no
+//! error and no `Debug`; a read whose response is lost is repeated once, a write never.
 
 mod connection;
 mod database;
@@ -17,15 +18,15 @@ pub mod nippy;
 mod pool;
 mod search;
 mod session;
-mod target;
+mod url;
 mod vector;
 
-pub use connection::Patience;
-pub use database::{Database, Info, Report};
-pub use datom::{Datom, Index, Pattern};
+pub use connection::WaitLimit;
+pub use database::{DatabaseInfo, DtlvDatabase, TxReport};
+pub use datom::{Datom, DatomIndex, DatomPattern};
 pub use error::{Error, Result};
 pub use kv::KvStore;
 pub use search::SearchEngine;
-pub use session::{Answer, Options, Session};
-pub use target::{Store, Target};
+pub use session::{DtlvSession, Options, QueryAnswer};
+pub use url::{DtlvStoreKind, DtlvUrl};
 pub use vector::VectorIndex;

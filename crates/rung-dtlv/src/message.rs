@@ -1,38 +1,37 @@
-//! What is asked, and what is answered.
+//! Requests and responses.
 
 use rung_edn::{Map, Name, Value};
 
-use crate::{Error, Result, Target};
+use crate::{DtlvUrl, Error, Result};
 
-/// Words of a server that are passed on.
-const MAX_WORDS_CHARS: usize = 500;
+/// Characters of a server's message that are kept.
+const MAX_MESSAGE_CHARS: usize = 500;
 
-/// Whether asking twice is asking once.
+/// Tells whether a request may be repeated: reads are idempotent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Reads,
     Writes,
 }
 
-/// A request.
 #[derive(Debug)]
-pub(crate) struct Request<'i> {
+pub(crate) struct DtlvRequest<'i> {
     pub operation: &'static str,
     pub effect: Effect,
     pub message: Value,
-    /// What follows when the server is ready for it.
+    /// Items to send when the server is ready for them.
     pub items: Option<&'i [Value]>,
 }
 
-impl<'i> Request<'i> {
-    /// One with arguments, the first of which is the name of the database.
+impl<'i> DtlvRequest<'i> {
+    /// Creates a request with arguments; the first is the database name.
     pub(crate) fn new(operation: &'static str, effect: Effect, args: Vec<Value>) -> Self {
         let fields = [("args", Value::Vector(args)), ("writing?", false.into())];
-        Self::of(operation, effect, fields)
+        Self::with_fields(operation, effect, fields)
     }
 
-    /// One with fields of its own.
-    pub(crate) fn of(
+    /// Creates a request with its own fields.
+    pub(crate) fn with_fields(
         operation: &'static str,
         effect: Effect,
         fields: impl IntoIterator<Item = (&'static str, Value)>,
@@ -40,13 +39,13 @@ impl<'i> Request<'i> {
         Self {
             operation,
             effect,
-            message: message(operation, fields),
+            message: new_message(operation, fields),
             items: None,
         }
     }
 
-    /// One whose arguments say whether the items are among them or follow.
-    pub(crate) fn bulk(
+    /// Creates a write whose items are in its arguments or follow in batches.
+    pub(crate) fn new_bulk(
         operation: &'static str,
         args: Vec<Value>,
         following: Option<&'i [Value]>,
@@ -62,13 +61,13 @@ impl<'i> Request<'i> {
         ];
         Self {
             items: following,
-            ..Self::of(operation, Effect::Writes, fields)
+            ..Self::with_fields(operation, Effect::Writes, fields)
         }
     }
 }
 
-/// A message of that type.
-pub(crate) fn message(
+/// Creates a message of this type.
+pub(crate) fn new_message(
     kind: &str,
     fields: impl IntoIterator<Item = (&'static str, Value)>,
 ) -> Value {
@@ -79,48 +78,48 @@ pub(crate) fn message(
     Value::Map(std::iter::once(kind).chain(fields).collect())
 }
 
-/// The value of a field.
 pub(crate) fn field<'m>(map: &'m Map, name: &str) -> Option<&'m Value> {
     map.get(&Value::keyword(name))
 }
 
-/// What a collection that comes in pieces is.
+/// The type of a collection that arrives in batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum CollectionKind {
     Vector,
     Set,
     Map,
 }
 
-impl Shape {
-    /// The collection of these items.
-    pub(crate) fn of(self, items: Vec<Value>) -> Result<Value> {
+impl CollectionKind {
+    /// Collects the items.
+    pub(crate) fn collect(self, items: Vec<Value>) -> Result<Value> {
         Ok(match self {
             Self::Vector => Value::Vector(items),
             Self::Set => Value::Set(items.into_iter().collect()),
-            Self::Map => Value::Map(members(items)?),
+            Self::Map => Value::Map(map_from_pairs(items)?),
         })
     }
 }
 
-/// The map of these pairs.
-pub(crate) fn members(pairs: Vec<Value>) -> Result<Map> {
+/// Collects pairs into a map.
+pub(crate) fn map_from_pairs(pairs: Vec<Value>) -> Result<Map> {
     let mut map = Map::with_capacity(pairs.len());
     for pair in pairs {
         let [key, value] = pair.as_sequence().unwrap_or_default() else {
-            return Err(Error::Answer("a member of a map is no pair".to_owned()));
+            return Err(Error::InvalidResponse(
+                "a member of a map is not a pair".to_owned(),
+            ));
         };
         map.insert(key.clone(), value.clone());
     }
     Ok(map)
 }
 
-/// An answer.
 #[derive(Debug)]
-pub(crate) enum Response {
+pub(crate) enum DtlvResponse {
     Complete(Value),
     CopyIn,
-    CopyOut(Shape),
+    CopyOut(CollectionKind),
     CopyDone,
     Reopen { store: String },
     Reconnect,
@@ -128,16 +127,18 @@ pub(crate) enum Response {
     Registered,
 }
 
-impl Response {
-    /// Understands an answer. What the server refuses is an error.
-    pub(crate) fn read(answer: Value, operation: &'static str, target: &Target) -> Result<Self> {
+impl DtlvResponse {
+    /// Parses a response. A refusal is an error.
+    pub(crate) fn parse(answer: Value, operation: &'static str, target: &DtlvUrl) -> Result<Self> {
         let Value::Map(mut answer) = answer else {
-            let why = format!("a {} came where an answer was to come", answer.kind());
-            return Err(Error::Answer(why));
+            let why = format!("expected a response map, got a {}", answer.kind());
+            return Err(Error::InvalidResponse(why));
         };
         let kind = field(&answer, "type").and_then(Value::as_keyword).cloned();
         let Some(kind) = kind else {
-            return Err(Error::Answer("it does not say what it is".to_owned()));
+            return Err(Error::InvalidResponse(
+                "the response has no type".to_owned(),
+            ));
         };
         let mut take = |name: &str| answer.swap_remove(&Value::keyword(name));
         Ok(match kind.as_str() {
@@ -145,16 +146,21 @@ impl Response {
             "error-response" => {
                 let words = take("message");
                 let data = take("err-data");
-                return Err(refused(operation, words.as_ref(), data.as_ref(), target));
+                return Err(server_error(
+                    operation,
+                    words.as_ref(),
+                    data.as_ref(),
+                    target,
+                ));
             }
             "copy-in-response" => Self::CopyIn,
             "copy-out-response" => {
                 let shape = take("copy-result-type");
                 let shape = shape.as_ref().and_then(Value::as_keyword);
                 Self::CopyOut(match shape.map(Name::as_str) {
-                    Some("set") => Shape::Set,
-                    Some("map") => Shape::Map,
-                    _ => Shape::Vector,
+                    Some("set") => CollectionKind::Set,
+                    Some("map") => CollectionKind::Map,
+                    _ => CollectionKind::Vector,
                 })
             }
             "copy-done" => Self::CopyDone,
@@ -168,40 +174,46 @@ impl Response {
             "reconnect" => Self::Reconnect,
             "authentication-ok" => match take("client-id") {
                 Some(client @ Value::Uuid(_)) => Self::Authenticated(client),
-                _ => return Err(Error::Answer("it gives us no id".to_owned())),
+                _ => {
+                    return Err(Error::InvalidResponse(
+                        "the login response has no client id".to_owned(),
+                    ));
+                }
             },
             "set-client-id-ok" => Self::Registered,
             _ => {
-                let kind = words(kind.as_str(), target);
-                return Err(Error::Answer(format!("its type is :{kind}")));
+                let kind = first_line(kind.as_str(), target);
+                return Err(Error::InvalidResponse(format!(
+                    "the response type :{kind} is unknown"
+                )));
             }
         })
     }
 
-    /// An answer that is not one to what was asked.
-    pub(crate) fn misplaced(&self) -> Error {
+    /// Returns the error for a response that does not fit the request.
+    pub(crate) fn unexpected(&self) -> Error {
         let kind = match self {
             Self::Complete(_) => "a result",
-            Self::CopyIn => "readiness for items",
-            Self::CopyOut(_) => "the beginning of items",
-            Self::CopyDone => "the end of items",
-            Self::Reopen { .. } => "a wish to open again",
-            Self::Reconnect => "a wish to connect again",
-            Self::Authenticated(_) => "an id",
-            Self::Registered => "an id taken in",
+            Self::CopyIn => "a copy-in response",
+            Self::CopyOut(_) => "a copy-out response",
+            Self::CopyDone => "a copy-done response",
+            Self::Reopen { .. } => "a reopen request",
+            Self::Reconnect => "a reconnect request",
+            Self::Authenticated(_) => "a login confirmation",
+            Self::Registered => "a client id confirmation",
         };
-        Error::Answer(format!("{kind} came where something else was to come"))
+        Error::InvalidResponse(format!("unexpected response: {kind}"))
     }
 }
 
-fn refused(
+fn server_error(
     operation: &'static str,
     said: Option<&Value>,
     data: Option<&Value>,
-    target: &Target,
+    target: &DtlvUrl,
 ) -> Error {
-    let said = said.and_then(Value::as_str).unwrap_or("no reason given");
-    let message = words(said, target);
+    let said = said.and_then(Value::as_str).unwrap_or("no reason");
+    let message = first_line(said, target);
     let reason = data
         .and_then(Value::as_map)
         .and_then(|data| field(data, "error"))
@@ -217,11 +229,11 @@ fn refused(
     }
 }
 
-/// The first line of what a server says: what follows it is where in the server that happened.
-fn words(text: &str, target: &Target) -> String {
+/// Returns the first line of a server's message, without the password: the other lines are a stack trace.
+fn first_line(text: &str, target: &DtlvUrl) -> String {
     let line = text.lines().next().unwrap_or_default();
-    let line = target.without_password(line);
-    match line.char_indices().nth(MAX_WORDS_CHARS) {
+    let line = target.mask_password(line);
+    match line.char_indices().nth(MAX_MESSAGE_CHARS) {
         None => line,
         Some((end, _)) => format!("{}…", &line[..end]),
     }

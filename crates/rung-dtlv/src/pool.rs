@@ -1,32 +1,32 @@
-//! A few connections that are used in turn.
+//! A small connection pool.
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::Result;
-use crate::connection::{Connection, Deadline};
+use crate::connection::{Deadline, DtlvConnection};
 
-/// Connections that are open, those in use included.
+/// A pool of connections. Its limit includes those in use.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct ConnectionPool {
     max: usize,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     freed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     open: usize,
-    idle: Vec<Member>,
+    idle: Vec<PooledConnection>,
 }
 
-/// A connection, and which login it belongs to.
+/// A connection and the number of its login.
 #[derive(Debug)]
-pub(crate) struct Member {
-    pub connection: Connection,
+pub(crate) struct PooledConnection {
+    pub connection: DtlvConnection,
     pub login: u64,
 }
 
-impl Pool {
+impl ConnectionPool {
     pub(crate) fn new(max: usize) -> Self {
         Self {
             max: max.max(1),
@@ -35,41 +35,41 @@ impl Pool {
         }
     }
 
-    /// A connection of this login that nobody uses, or one that `open` makes. Waits where there are as many as there may be.
+    /// Returns an idle connection of this login, or one that `open` creates. Waits while the pool is exhausted.
     pub(crate) fn lease(
         &self,
         login: Option<u64>,
         deadline: &Deadline,
-        open: impl FnOnce() -> Result<Member>,
+        open: impl FnOnce() -> Result<PooledConnection>,
     ) -> Result<Lease<'_>> {
         let mut state = self.state.lock();
         loop {
             while let Some(member) = state.idle.pop() {
-                if Some(member.login) == login && member.connection.is_quiet() {
-                    return Ok(Lease::of(self, member));
+                if Some(member.login) == login && member.connection.is_idle() {
+                    return Ok(Lease::new(self, member));
                 }
                 state.open -= 1;
             }
             if state.open < self.max {
                 break;
             }
-            let next = deadline.next_look()?;
+            let next = deadline.next_check()?;
             self.freed.wait_until(&mut state, next);
         }
         state.open += 1;
         drop(state);
-        // Gives the place back where nothing comes of it.
+        // Releases the slot if `open` fails.
         let mut lease = Lease {
             pool: self,
-            member: None,
-            sound: false,
+            pooled: None,
+            reusable: false,
         };
-        lease.member = Some(open()?);
+        lease.pooled = Some(open()?);
         Ok(lease)
     }
 
-    /// Closes those that nobody uses, and gives one of them for a last word.
-    pub(crate) fn clear(&self) -> Option<Member> {
+    /// Closes the idle connections, and returns one of them to send `disconnect` on.
+    pub(crate) fn close_idle(&self) -> Option<PooledConnection> {
         let mut state = self.state.lock();
         let mut idle = std::mem::take(&mut state.idle);
         state.open -= idle.len();
@@ -79,39 +79,39 @@ impl Pool {
     }
 }
 
-/// A connection that is in use. It goes back only if it was left as it was found.
+/// A connection in use. It returns to the pool only if marked as reusable.
 #[derive(Debug)]
 pub(crate) struct Lease<'p> {
-    pool: &'p Pool,
-    member: Option<Member>,
-    sound: bool,
+    pool: &'p ConnectionPool,
+    pooled: Option<PooledConnection>,
+    reusable: bool,
 }
 
 impl<'p> Lease<'p> {
-    fn of(pool: &'p Pool, member: Member) -> Self {
+    fn new(pool: &'p ConnectionPool, member: PooledConnection) -> Self {
         Self {
             pool,
-            member: Some(member),
-            sound: false,
+            pooled: Some(member),
+            reusable: false,
         }
     }
 
-    pub(crate) fn member(&mut self) -> &mut Member {
-        let member = self.member.as_mut();
+    pub(crate) fn pooled(&mut self) -> &mut PooledConnection {
+        let member = self.pooled.as_mut();
         member.expect("a lease is given out with its connection and keeps it until it ends")
     }
 
-    /// Everything that was asked on it is answered.
-    pub(crate) fn keep(mut self) {
-        self.sound = true;
+    /// Marks the connection as reusable: all its requests are answered.
+    pub(crate) fn mark_reusable(mut self) {
+        self.reusable = true;
     }
 }
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
         let mut state = self.pool.state.lock();
-        match self.member.take() {
-            Some(member) if self.sound => state.idle.push(member),
+        match self.pooled.take() {
+            Some(member) if self.reusable => state.idle.push(member),
             _ => state.open -= 1,
         }
         drop(state);

@@ -1,4 +1,4 @@
-//! A login at a server, and how something is asked there.
+//! A login at a server, and the exchange of requests and responses.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use rung_edn::Value;
 
-use crate::connection::{Connection, Deadline, Patience};
-use crate::message::{Effect, Request, Response, Shape, message};
-use crate::pool::{Lease, Member, Pool};
-use crate::{Error, Result, Target, frame};
+use crate::connection::{Deadline, DtlvConnection, WaitLimit};
+use crate::message::{CollectionKind, DtlvRequest, DtlvResponse, Effect, new_message};
+use crate::pool::{ConnectionPool, Lease, PooledConnection};
+use crate::{DtlvUrl, Error, Result, frame};
 
-/// From how many items on they follow the request in pieces, and how long a piece is.
+/// From this many items on, they follow the request in batches of this size.
 pub(crate) const BATCH_ITEMS: usize = 1_000;
-/// What asks which databases there are.
-const LIST: &str = "list-databases";
-/// How long a farewell may take.
-const FAREWELL: Duration = Duration::from_millis(100);
+/// The request that lists the databases.
+const LIST_DATABASES: &str = "list-databases";
+/// Time limit of sending `disconnect`.
+const DISCONNECT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How a server is dealt with.
+/// Settings of a session.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many connections there may be.
+    /// The maximum number of connections.
     pub pool_size: usize,
-    /// How long it may take to reach the server.
+    /// Time limit of connecting.
     pub connect_timeout: Duration,
-    /// How long a request may take from when it is asked until its last answer, logging in included.
+    /// Time limit of a request, from sending to the last response, including the login.
     pub request_timeout: Duration,
-    /// How long one message of the server may be.
+    /// Bytes of one server message.
     pub max_frame_bytes: usize,
-    /// How many items of an answer that comes in pieces are held at once.
+    /// Items of a batched response that are held in memory.
     pub max_items: usize,
-    /// Whether a database is made where there is none, which servers do when one is opened.
+    /// True if a missing database may be created, which servers do on opening.
     pub create: bool,
 }
 
@@ -41,7 +41,7 @@ impl Default for Options {
         Self {
             pool_size: 3,
             connect_timeout: Duration::from_secs(10),
-            // A server takes its time over a password.
+            // Password hashing on the server is slow.
             request_timeout: Duration::from_mins(1),
             max_frame_bytes: 64 * 1024 * 1024,
             max_items: 1_000_000,
@@ -50,28 +50,28 @@ impl Default for Options {
     }
 }
 
-/// What is given each item of an answer.
-pub(crate) type Each<'e> = dyn FnMut(Value) -> ControlFlow<()> + 'e;
+/// Receives each item of a response.
+pub(crate) type ItemCallback<'e> = dyn FnMut(Value) -> ControlFlow<()> + 'e;
 
-/// A login at a server for one of its databases. Nothing is sent before something is asked.
+/// A login at a server for one database. Nothing is sent before the first request.
 #[derive(Debug, Clone)]
-pub struct Session {
-    shared: Arc<Shared>,
-    patience: Patience,
+pub struct DtlvSession {
+    shared: Arc<SessionShared>,
+    wait_limit: WaitLimit,
 }
 
-/// What all who ask through a login have in common.
+/// The state that all handles of a session share.
 #[derive(Debug)]
-struct Shared {
-    target: Target,
+struct SessionShared {
+    target: DtlvUrl,
     options: Options,
     login: Mutex<Login>,
-    pool: Pool,
-    /// How the indexes beside the database were opened, should the server want that again.
-    indexes: Mutex<Indexes>,
+    pool: ConnectionPool,
+    /// The options of the opened indexes, for opening them again at the server's request.
+    indexes: Mutex<IndexOptions>,
 }
 
-/// Who the server thinks we are.
+/// The current login: its number and the server's client id.
 #[derive(Debug, Default)]
 struct Login {
     number: u64,
@@ -79,45 +79,45 @@ struct Login {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Indexes {
+pub(crate) struct IndexOptions {
     pub search: Option<Value>,
     pub vectors: Option<Value>,
 }
 
-/// What an answer was.
+/// The form of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// Items in their order, which were given away.
+pub enum QueryAnswer {
+    /// Ordered items, which were passed on.
     Vector,
-    /// Items that have no order, which were given away.
+    /// Unordered items, which were passed on.
     Set,
-    /// Something that has no items.
+    /// A value that is not a vector, list or set.
     Value(Value),
 }
 
-/// How a request ended.
-enum Outcome {
-    Done(Reply),
+/// The end of one exchange.
+enum ExchangeOutcome {
+    Done(ReplyBody),
     Reopen { store: String },
     Reconnect,
 }
 
-/// What came of a request.
+/// The body of a response.
 #[derive(Debug)]
-pub(crate) enum Reply {
-    /// All of it at once.
+pub(crate) enum ReplyBody {
+    /// A single value.
     Whole(Value),
-    /// In pieces, which were given away.
-    Pieces(Shape),
-    /// In pieces, until nobody wanted more.
-    Stopped(Shape),
+    /// Batches, all passed on.
+    Batches(CollectionKind),
+    /// Batches, until the receiver broke.
+    Stopped(CollectionKind),
 }
 
-impl Session {
-    /// A login that begins when something is asked.
-    pub fn new(target: Target, options: Options) -> Self {
-        let shared = Shared {
-            pool: Pool::new(options.pool_size),
+impl DtlvSession {
+    /// Creates a session that logs in with the first request.
+    pub fn new(target: DtlvUrl, options: Options) -> Self {
+        let shared = SessionShared {
+            pool: ConnectionPool::new(options.pool_size),
             target,
             options,
             login: Mutex::default(),
@@ -125,35 +125,38 @@ impl Session {
         };
         Self {
             shared: Arc::new(shared),
-            patience: Patience::default(),
+            wait_limit: WaitLimit::default(),
         }
     }
 
-    /// The same login, for somebody who waits no longer than that.
-    pub fn within(&self, patience: Patience) -> Arc<Self> {
+    /// Returns a handle to the same session with this wait limit.
+    pub fn with_wait_limit(&self, patience: WaitLimit) -> Arc<Self> {
         let shared = self.shared.clone();
-        Arc::new(Self { shared, patience })
+        Arc::new(Self {
+            shared,
+            wait_limit: patience,
+        })
     }
 
-    /// Where this leads.
-    pub fn target(&self) -> &Target {
+    /// Returns the URL of the database.
+    pub fn url(&self) -> &DtlvUrl {
         &self.shared.target
     }
 
-    /// The name of the database, as the first argument of most requests.
-    pub(crate) fn name(&self) -> Value {
+    /// Returns the database name, the first argument of most requests.
+    pub(crate) fn database_name(&self) -> Value {
         Value::text(self.shared.target.name())
     }
 
-    pub(crate) fn remember(&self, change: impl FnOnce(&mut Indexes)) {
+    pub(crate) fn update_index_options(&self, change: impl FnOnce(&mut IndexOptions)) {
         change(&mut self.shared.indexes.lock());
     }
 
-    /// Asks, and gives all of the answer.
-    pub(crate) fn ask(&self, request: &Request<'_>) -> Result<Value> {
+    /// Sends a request and returns the whole response.
+    pub(crate) fn request(&self, request: &DtlvRequest<'_>) -> Result<Value> {
         let max_items = self.shared.options.max_items;
         let mut items = Vec::new();
-        let reply = self.call(request, &mut |item| {
+        let reply = self.request_with(request, &mut |item| {
             if items.len() == max_items {
                 return ControlFlow::Break(());
             }
@@ -161,62 +164,78 @@ impl Session {
             ControlFlow::Continue(())
         })?;
         match reply {
-            Reply::Whole(value) => Ok(value),
-            Reply::Pieces(shape) => shape.of(items),
-            Reply::Stopped(_) => Err(Error::TooMany { max_items }),
+            ReplyBody::Whole(value) => Ok(value),
+            ReplyBody::Batches(shape) => shape.collect(items),
+            ReplyBody::Stopped(_) => Err(Error::TooMany { max_items }),
         }
     }
 
-    /// Asks, and gives the items of the answer one after the other, until it breaks off. What has no items is given as it is.
-    pub(crate) fn ask_items(&self, request: &Request<'_>, each: &mut Each<'_>) -> Result<Answer> {
-        let value = match self.call(request, each)? {
-            Reply::Whole(value) => value,
-            Reply::Pieces(Shape::Set) | Reply::Stopped(Shape::Set) => return Ok(Answer::Set),
-            Reply::Pieces(_) | Reply::Stopped(_) => return Ok(Answer::Vector),
+    /// Sends a request and passes each item of the response to `each` until it breaks. Returns a value that has no items.
+    pub(crate) fn request_items(
+        &self,
+        request: &DtlvRequest<'_>,
+        each: &mut ItemCallback<'_>,
+    ) -> Result<QueryAnswer> {
+        let value = match self.request_with(request, each)? {
+            ReplyBody::Whole(value) => value,
+            ReplyBody::Batches(CollectionKind::Set) | ReplyBody::Stopped(CollectionKind::Set) => {
+                return Ok(QueryAnswer::Set);
+            }
+            ReplyBody::Batches(_) | ReplyBody::Stopped(_) => return Ok(QueryAnswer::Vector),
         };
-        // Whoever breaks off has what they want.
+        // A break is not an error.
         Ok(match value {
             Value::Vector(items) | Value::List(items) => {
                 let _enough = items.into_iter().try_for_each(each);
-                Answer::Vector
+                QueryAnswer::Vector
             }
             Value::Set(items) => {
                 let _enough = items.into_iter().try_for_each(each);
-                Answer::Set
+                QueryAnswer::Set
             }
-            single => Answer::Value(single),
+            single => QueryAnswer::Value(single),
         })
     }
 
-    /// Asks, and gives the items of the answer one after the other, until it breaks off. The items of a map are its pairs.
-    pub(crate) fn ask_each(&self, request: &Request<'_>, each: &mut Each<'_>) -> Result<()> {
-        let _enough = match self.ask_items(request, each)? {
-            Answer::Vector | Answer::Set | Answer::Value(Value::Nil) => ControlFlow::Continue(()),
-            Answer::Value(Value::Map(members)) => members
+    /// Sends a request and passes each item of the response to `each` until it breaks. The items of a map are its pairs.
+    pub(crate) fn request_each(
+        &self,
+        request: &DtlvRequest<'_>,
+        each: &mut ItemCallback<'_>,
+    ) -> Result<()> {
+        let _enough = match self.request_items(request, each)? {
+            QueryAnswer::Vector | QueryAnswer::Set | QueryAnswer::Value(Value::Nil) => {
+                ControlFlow::Continue(())
+            }
+            QueryAnswer::Value(Value::Map(members)) => members
                 .into_iter()
                 .map(|(key, value)| Value::Vector(vec![key, value]))
                 .try_for_each(each),
-            Answer::Value(single) => each(single),
+            QueryAnswer::Value(single) => each(single),
         };
         Ok(())
     }
 
     fn deadline(&self, operation: &'static str) -> Deadline {
-        Deadline::within(
+        Deadline::new(
             operation,
             self.shared.options.request_timeout,
-            &self.patience,
+            &self.wait_limit,
         )
     }
 
-    fn call(&self, request: &Request<'_>, each: &mut Each<'_>) -> Result<Reply> {
-        let frame = frame::wrap(&request.message)?;
+    fn request_with(
+        &self,
+        request: &DtlvRequest<'_>,
+        each: &mut ItemCallback<'_>,
+    ) -> Result<ReplyBody> {
+        let frame = frame::encode(&request.message)?;
         let deadline = &self.deadline(request.operation);
         let mut reopened = Vec::new();
         let (mut reconnected, mut repeated) = (false, false);
         loop {
             let mut lease = self.lease(deadline)?;
-            let member = lease.member();
+            let member = lease.pooled();
             let mut given = 0;
             let connection = &mut member.connection;
             let outcome = self.exchange(connection, request, &frame, deadline, &mut |item| {
@@ -225,31 +244,31 @@ impl Session {
             });
             let login = member.login;
             match outcome {
-                Ok(Outcome::Done(stopped @ Reply::Stopped(_))) => return Ok(stopped),
-                Ok(Outcome::Done(reply)) => {
-                    lease.keep();
+                Ok(ExchangeOutcome::Done(stopped @ ReplyBody::Stopped(_))) => return Ok(stopped),
+                Ok(ExchangeOutcome::Done(reply)) => {
+                    lease.mark_reusable();
                     return Ok(reply);
                 }
-                Ok(Outcome::Reopen { store }) => {
-                    lease.keep();
-                    // Which databases there are is asked on the way to opening one.
-                    if reopened.contains(&store) || request.operation == LIST {
-                        return Err(repeats("open"));
+                Ok(ExchangeOutcome::Reopen { store }) => {
+                    lease.mark_reusable();
+                    // Reopening itself lists the databases.
+                    if reopened.contains(&store) || request.operation == LIST_DATABASES {
+                        return Err(repeated_demand("open"));
                     }
                     self.reopen(&store, deadline)?;
                     reopened.push(store);
                 }
-                Ok(Outcome::Reconnect) => {
+                Ok(ExchangeOutcome::Reconnect) => {
                     drop(lease);
                     if std::mem::replace(&mut reconnected, true) {
-                        return Err(repeats("log in"));
+                        return Err(repeated_demand("log in"));
                     }
-                    self.forget(login, deadline)?;
+                    self.invalidate_login(login, deadline)?;
                 }
                 Err(error @ (Error::Refused { .. } | Error::Busy(_))) => {
-                    // Items that were refused midway may still be on their way.
+                    // After a refusal midway, items may still be in transit.
                     if given == 0 && request.items.is_none() {
-                        lease.keep();
+                        lease.mark_reusable();
                     }
                     return Err(error);
                 }
@@ -258,12 +277,12 @@ impl Session {
                 {
                     repeated = true;
                     drop(lease);
-                    // The others were opened when this one was.
-                    self.shared.pool.clear();
+                    // The other idle connections are probably lost as well.
+                    self.shared.pool.close_idle();
                 }
                 Err(error @ Error::OutcomeUnknown { .. }) => return Err(error),
                 Err(error) if request.effect == Effect::Writes => {
-                    return Err(unknown(request.operation, &error));
+                    return Err(unknown_outcome(request.operation, &error));
                 }
                 Err(error) => return Err(error),
             }
@@ -272,84 +291,90 @@ impl Session {
 
     fn exchange(
         &self,
-        connection: &mut Connection,
-        request: &Request<'_>,
+        connection: &mut DtlvConnection,
+        request: &DtlvRequest<'_>,
         frame: &[u8],
         deadline: &Deadline,
-        each: &mut Each<'_>,
-    ) -> Result<Outcome> {
+        each: &mut ItemCallback<'_>,
+    ) -> Result<ExchangeOutcome> {
         connection.send(frame, deadline)?;
         let mut response = self.receive(connection, deadline)?;
-        if let (Response::CopyIn, Some(items)) = (&response, request.items) {
+        if let (DtlvResponse::CopyIn, Some(items)) = (&response, request.items) {
             for batch in items.chunks(BATCH_ITEMS) {
-                let batch = frame::wrap(&Value::Vector(batch.to_vec()))?;
+                let batch = frame::encode(&Value::Vector(batch.to_vec()))?;
                 connection.send(&batch, deadline)?;
             }
-            connection.send(&frame::wrap(&message("copy-done", []))?, deadline)?;
+            connection.send(&frame::encode(&new_message("copy-done", []))?, deadline)?;
             response = self.receive(connection, deadline)?;
         }
         match response {
-            Response::Complete(value) => Ok(Outcome::Done(Reply::Whole(value))),
-            Response::CopyOut(shape) => {
+            DtlvResponse::Complete(value) => Ok(ExchangeOutcome::Done(ReplyBody::Whole(value))),
+            DtlvResponse::CopyOut(shape) => {
                 let reply = self.copy_out(connection, shape, deadline, each);
                 match reply {
-                    // What was written is told of after it was: a refusal to tell is none to write.
+                    // The report follows the write: a failure to report does not undo the write.
                     Err(error) if request.effect == Effect::Writes => {
-                        Err(unknown(request.operation, &error))
+                        Err(unknown_outcome(request.operation, &error))
                     }
-                    reply => reply.map(Outcome::Done),
+                    reply => reply.map(ExchangeOutcome::Done),
                 }
             }
-            Response::Reopen { store } => Ok(Outcome::Reopen { store }),
-            Response::Reconnect => Ok(Outcome::Reconnect),
-            other => Err(other.misplaced()),
+            DtlvResponse::Reopen { store } => Ok(ExchangeOutcome::Reopen { store }),
+            DtlvResponse::Reconnect => Ok(ExchangeOutcome::Reconnect),
+            other => Err(other.unexpected()),
         }
     }
 
     fn copy_out(
         &self,
-        connection: &mut Connection,
-        shape: Shape,
+        connection: &mut DtlvConnection,
+        shape: CollectionKind,
         deadline: &Deadline,
-        each: &mut Each<'_>,
-    ) -> Result<Reply> {
+        each: &mut ItemCallback<'_>,
+    ) -> Result<ReplyBody> {
         loop {
             match connection.receive(deadline)? {
                 Value::Vector(items) | Value::List(items) => {
                     if items.into_iter().try_for_each(&mut *each).is_break() {
-                        return Ok(Reply::Stopped(shape));
+                        return Ok(ReplyBody::Stopped(shape));
                     }
                 }
-                answer => match Response::read(answer, deadline.operation, &self.shared.target)? {
-                    Response::CopyDone => return Ok(Reply::Pieces(shape)),
-                    other => return Err(other.misplaced()),
-                },
+                answer => {
+                    match DtlvResponse::parse(answer, deadline.operation, &self.shared.target)? {
+                        DtlvResponse::CopyDone => return Ok(ReplyBody::Batches(shape)),
+                        other => return Err(other.unexpected()),
+                    }
+                }
             }
         }
     }
 
-    fn receive(&self, connection: &mut Connection, deadline: &Deadline) -> Result<Response> {
+    fn receive(
+        &self,
+        connection: &mut DtlvConnection,
+        deadline: &Deadline,
+    ) -> Result<DtlvResponse> {
         let answer = connection.receive(deadline)?;
-        Response::read(answer, deadline.operation, &self.shared.target)
+        DtlvResponse::parse(answer, deadline.operation, &self.shared.target)
     }
 
-    /// Asks one thing on one connection, and wants its answer there.
-    fn converse(
+    /// Sends one message and receives its response on the same connection.
+    fn round_trip(
         &self,
-        connection: &mut Connection,
+        connection: &mut DtlvConnection,
         message: &Value,
         deadline: &Deadline,
-    ) -> Result<Response> {
-        connection.send(&frame::wrap(message)?, deadline)?;
+    ) -> Result<DtlvResponse> {
+        connection.send(&frame::encode(message)?, deadline)?;
         self.receive(connection, deadline)
     }
 
-    /// Refuses to go on where the database is not there and none may be made.
-    pub(crate) fn make_sure(&self) -> Result<()> {
+    /// Returns an error if the database does not exist and must not be created.
+    pub(crate) fn ensure_database(&self) -> Result<()> {
         if self.shared.options.create {
             return Ok(());
         }
-        let listed = self.ask(&Request::new(LIST, Effect::Reads, Vec::new()));
+        let listed = self.request(&DtlvRequest::new(LIST_DATABASES, Effect::Reads, Vec::new()));
         let name = self.shared.target.name();
         let is_there = |names: &Value| match names {
             Value::Vector(names) | Value::List(names) => {
@@ -360,8 +385,8 @@ impl Session {
         };
         match listed {
             Ok(names) if is_there(&names) => Ok(()),
-            Ok(_) => Err(Error::Absent(name.to_owned())),
-            // Whoever may not see which there are may not make one either: the server wants the same right for both.
+            Ok(_) => Err(Error::UnknownDatabase(name.to_owned())),
+            // The server demands the same permission for listing and for creating databases.
             Err(Error::Refused { message, .. }) if message.contains("permission") => Ok(()),
             Err(error) => Err(error),
         }
@@ -369,10 +394,10 @@ impl Session {
 
     // === login ===
 
-    /// Whoever logs in holds it, for no longer than they may.
-    fn login(&self, deadline: &Deadline) -> Result<MutexGuard<'_, Login>> {
+    /// Locks the login until the deadline at most. The lock is held during authentication.
+    fn lock_login(&self, deadline: &Deadline) -> Result<MutexGuard<'_, Login>> {
         loop {
-            let next = deadline.next_look()?;
+            let next = deadline.next_check()?;
             if let Some(login) = self.shared.login.try_lock_until(next) {
                 return Ok(login);
             }
@@ -381,40 +406,40 @@ impl Session {
 
     fn lease(&self, deadline: &Deadline) -> Result<Lease<'_>> {
         let login = {
-            let login = self.login(deadline)?;
+            let login = self.lock_login(deadline)?;
             login.client.is_some().then_some(login.number)
         };
         self.shared
             .pool
-            .lease(login, deadline, || self.join(deadline))
+            .lease(login, deadline, || self.open_registered(deadline))
     }
 
-    /// A connection that the server knows to be ours.
-    fn join(&self, deadline: &Deadline) -> Result<Member> {
-        let (number, client, fresh) = self.client(deadline)?;
+    /// Opens a connection and registers it with the client id.
+    fn open_registered(&self, deadline: &Deadline) -> Result<PooledConnection> {
+        let (number, client, fresh) = self.client_id(deadline)?;
         match self.register(number, client, deadline) {
-            // The server was started anew since.
+            // The server was restarted and no longer knows the client id.
             Err(Error::Refused { .. } | Error::Lost { .. }) if !fresh => {
-                self.forget(number, deadline)?;
-                let (number, client, _) = self.client(deadline)?;
+                self.invalidate_login(number, deadline)?;
+                let (number, client, _) = self.client_id(deadline)?;
                 self.register(number, client, deadline)
             }
             done => done,
         }
     }
 
-    fn register(&self, login: u64, client: Value, deadline: &Deadline) -> Result<Member> {
+    fn register(&self, login: u64, client: Value, deadline: &Deadline) -> Result<PooledConnection> {
         let mut connection = self.connect(deadline)?;
-        let message = message("set-client-id", [("client-id", client)]);
-        match self.converse(&mut connection, &message, deadline)? {
-            Response::Registered => Ok(Member { connection, login }),
-            other => Err(other.misplaced()),
+        let message = new_message("set-client-id", [("client-id", client)]);
+        match self.round_trip(&mut connection, &message, deadline)? {
+            DtlvResponse::Registered => Ok(PooledConnection { connection, login }),
+            other => Err(other.unexpected()),
         }
     }
 
-    /// Our id, and whether it was given to us just now. One at a time asks for it.
-    fn client(&self, deadline: &Deadline) -> Result<(u64, Value, bool)> {
-        let mut login = self.login(deadline)?;
+    /// Returns the login number, the client id, and true if it is new. Only one thread authenticates at a time.
+    fn client_id(&self, deadline: &Deadline) -> Result<(u64, Value, bool)> {
+        let mut login = self.lock_login(deadline)?;
         if let Some(client) = &login.client {
             return Ok((login.number, client.clone(), false));
         }
@@ -433,22 +458,22 @@ impl Session {
                 Value::text(self.shared.target.password().expose().as_str()),
             ),
         ];
-        let message = message("authentication", fields);
-        match self.converse(&mut connection, &message, deadline) {
-            Ok(Response::Authenticated(client)) => Ok(client),
-            Ok(other) => Err(other.misplaced()),
+        let message = new_message("authentication", fields);
+        match self.round_trip(&mut connection, &message, deadline) {
+            Ok(DtlvResponse::Authenticated(client)) => Ok(client),
+            Ok(other) => Err(other.unexpected()),
             Err(Error::Refused { message, .. }) => Err(Error::Unauthorized(message)),
             Err(error) => Err(error),
         }
     }
 
-    fn connect(&self, deadline: &Deadline) -> Result<Connection> {
+    fn connect(&self, deadline: &Deadline) -> Result<DtlvConnection> {
         let Options {
             connect_timeout,
             max_frame_bytes,
             ..
         } = self.shared.options;
-        Connection::open(
+        DtlvConnection::open(
             &self.shared.target,
             connect_timeout,
             max_frame_bytes,
@@ -456,22 +481,22 @@ impl Session {
         )
     }
 
-    /// Logs in again, unless somebody did already.
-    fn forget(&self, number: u64, deadline: &Deadline) -> Result<()> {
-        let mut login = self.login(deadline)?;
+    /// Invalidates this login, unless it was already replaced.
+    fn invalidate_login(&self, number: u64, deadline: &Deadline) -> Result<()> {
+        let mut login = self.lock_login(deadline)?;
         if login.number == number {
             login.client = None;
         }
         Ok(())
     }
 
-    /// Opens again what the server closed: an index after the store that it lies beside.
+    /// Reopens what the server closed: for an index, first its store.
     fn reopen(&self, store: &str, deadline: &Deadline) -> Result<()> {
-        self.make_sure()?;
-        let name = self.name();
+        self.ensure_database()?;
+        let name = self.database_name();
         let kv = [("db-name", name.clone()), ("opts", Value::Nil)];
         let messages = match store {
-            "kv" => vec![message("open-kv", kv)],
+            "kv" => vec![new_message("open-kv", kv)],
             "engine" | "index" => {
                 let indexes = self.shared.indexes.lock();
                 let (kind, options) = match store {
@@ -480,43 +505,46 @@ impl Session {
                 };
                 let options = options.clone().unwrap_or(Value::Nil);
                 let args = Value::Vector(vec![name, options]);
-                vec![message("open-kv", kv), message(kind, [("args", args)])]
+                vec![
+                    new_message("open-kv", kv),
+                    new_message(kind, [("args", args)]),
+                ]
             }
-            _ => vec![message("open", [("db-name", name)])],
+            _ => vec![new_message("open", [("db-name", name)])],
         };
         let mut lease = self.lease(deadline)?;
-        let connection = &mut lease.member().connection;
+        let connection = &mut lease.pooled().connection;
         for message in messages {
-            match self.converse(connection, &message, deadline)? {
-                Response::Complete(_) => {}
-                other => return Err(other.misplaced()),
+            match self.round_trip(connection, &message, deadline)? {
+                DtlvResponse::Complete(_) => {}
+                other => return Err(other.unexpected()),
             }
         }
-        lease.keep();
+        lease.mark_reusable();
         Ok(())
     }
 }
 
-impl Drop for Shared {
-    /// A server keeps what a client opened until it says that it is gone.
+impl Drop for SessionShared {
+    /// Sends `disconnect`: a server keeps a client's databases open until then.
     fn drop(&mut self) {
-        if let Some(mut member) = self.pool.clear()
-            && let Ok(farewell) = frame::wrap(&message("disconnect", []))
+        if let Some(mut member) = self.pool.close_idle()
+            && let Ok(farewell) = frame::encode(&new_message("disconnect", []))
         {
-            let deadline = Deadline::within("disconnect", FAREWELL, &Patience::default());
-            // Who does not hear it will notice.
+            let deadline = Deadline::new("disconnect", DISCONNECT_TIMEOUT, &WaitLimit::default());
+            // Best effort.
             let _ = member.connection.send(&farewell, &deadline);
         }
     }
 }
 
-fn unknown(operation: &'static str, error: &Error) -> Error {
+fn unknown_outcome(operation: &'static str, error: &Error) -> Error {
     Error::OutcomeUnknown {
         operation,
         why: error.to_string(),
     }
 }
 
-fn repeats(what: &str) -> Error {
-    Error::Answer(format!("it wants us to {what} again, and again after that"))
+fn repeated_demand(what: &str) -> Error {
+    Error::InvalidResponse(format!("the server repeats the demand to {what}"))
 }

@@ -1,4 +1,4 @@
-//! What bytes are, what values are as bytes, and the laws of both.
+//! Decoding, encoding and the round trip between them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use proptest::prelude::*;
-use rung_dtlv::nippy::{MAX_DEPTH, Why, read, write};
+use rung_dtlv::nippy::{ErrorKind, MAX_DEPTH, read, write};
 use rung_edn::{BigDecimal, BigInt, BigRational, Map, Name, Set, Value};
 
 fn bytes(hex: &str) -> Vec<u8> {
     HEXLOWER.decode(hex.as_bytes()).unwrap()
 }
 
-fn why(hex: &str) -> Why {
+fn error_kind(hex: &str) -> ErrorKind {
     read(&bytes(hex)).unwrap_err().why
 }
 
-/// The value without what EDN cannot say: a float is a double there.
+/// Converts floats to doubles, because EDN has no floats.
 fn as_edn(value: Value) -> Value {
     match value {
         Value::Float(number) => Value::Double(number.into()),
@@ -26,7 +26,7 @@ fn as_edn(value: Value) -> Value {
     }
 }
 
-/// The bytes that the published engine writes: `scripts/nippy_oracle.py` wrote them down.
+/// The bytes of the published engine, recorded by `scripts/nippy_oracle.py`.
 #[test]
 fn the_engine_and_we_write_the_same_bytes() {
     let answers = rung_edn::read(include_str!("answers/nippy.edn")).unwrap();
@@ -45,7 +45,7 @@ fn the_engine_and_we_write_the_same_bytes() {
     }
 }
 
-/// Bytes from the description of the format: what older and newer writers say, and what no engine of ours says.
+/// Encodings from the format's description that the tested engine does not write.
 #[test]
 fn every_way_to_say_a_value_is_read() {
     for (hex, expected) in [
@@ -84,11 +84,11 @@ fn every_way_to_say_a_value_is_read() {
         ("2d00000001 05", "5N"),
         ("3001 58 13", "#X {}"),
         ("2f05 5b 31 20 32 5d", "[1 2]"),
-        // A name is said, and referred to.
+        // A name, and references to it.
         ("6183 3b6a0161 3b 3b", "[:a :a :a]"),
         ("6184 3b6a0161 3f6a0162 3b 3f", "[:a :b :a :b]"),
         ("6182 43006a0161 440000", "[:a :a]"),
-        // What is in it is numbered after it.
+        // Values inside a value are numbered after it.
         ("6183 3b6181 3f6a0161 3f 3b", "[[:a] :a [:a]]"),
         (
             "52966e 0000000000000001 6a0161 00 00",
@@ -112,25 +112,37 @@ fn every_way_to_say_a_value_is_read() {
 
 #[test]
 fn what_is_no_value_is_refused_with_a_reason() {
-    assert_eq!(why(""), Why::Ends { wanted: 1, left: 0 });
-    assert_eq!(why("0303"), Why::Trailing(1));
-    assert_eq!(why("f0"), Why::Type(0xf0));
-    assert_eq!(why("7c"), Why::Type(124));
-    assert_eq!(why("520001"), Why::Custom(1));
-    assert_eq!(why("6a02c328"), Why::Text);
-    assert_eq!(why("0ad800"), Why::Character);
-    assert_eq!(why("69ff"), Why::Negative);
-    assert_eq!(why("15ffffffff"), Why::Negative);
-    assert_eq!(why("52f1f0ffffffffffffffff"), Why::Negative);
-    assert_eq!(why("4600000001010000000100"), Why::Quotient);
-    assert_eq!(why("3e00000001017fffffff"), Why::Number);
-    assert_eq!(why("3f03"), Why::Reference(1));
-    assert_eq!(why("3b61813b"), Why::Reference(0));
-    assert_eq!(why("529d3303"), Why::Content("set"));
-    assert_eq!(why("526d80618103"), Why::Content("map"));
-    assert!(matches!(why("2f015b"), Why::Edn(_)));
+    assert_eq!(
+        error_kind(""),
+        ErrorKind::UnexpectedEnd { wanted: 1, left: 0 }
+    );
+    assert_eq!(error_kind("0303"), ErrorKind::Trailing(1));
+    assert_eq!(error_kind("f0"), ErrorKind::UnknownType(0xf0));
+    assert_eq!(error_kind("7c"), ErrorKind::UnknownType(124));
+    assert_eq!(error_kind("520001"), ErrorKind::UnknownCustomType(1));
+    assert_eq!(error_kind("6a02c328"), ErrorKind::InvalidUtf8);
+    assert_eq!(error_kind("0ad800"), ErrorKind::InvalidCharacter);
+    assert_eq!(error_kind("69ff"), ErrorKind::NegativeLength);
+    assert_eq!(error_kind("15ffffffff"), ErrorKind::NegativeLength);
+    assert_eq!(
+        error_kind("52f1f0ffffffffffffffff"),
+        ErrorKind::NegativeLength
+    );
+    assert_eq!(
+        error_kind("4600000001010000000100"),
+        ErrorKind::ZeroDenominator
+    );
+    assert_eq!(
+        error_kind("3e00000001017fffffff"),
+        ErrorKind::NumberTooLarge
+    );
+    assert_eq!(error_kind("3f03"), ErrorKind::UnknownReference(1));
+    assert_eq!(error_kind("3b61813b"), ErrorKind::UnknownReference(0));
+    assert_eq!(error_kind("529d3303"), ErrorKind::InvalidContent("set"));
+    assert_eq!(error_kind("526d80618103"), ErrorKind::InvalidContent("map"));
+    assert!(matches!(error_kind("2f015b"), ErrorKind::InvalidEdn(_)));
     let deep = [[0x61, 0x81].repeat(MAX_DEPTH), vec![0]].concat();
-    assert_eq!(read(&deep).unwrap_err().why, Why::Deep);
+    assert_eq!(read(&deep).unwrap_err().why, ErrorKind::TooDeep);
 }
 
 #[test]
@@ -149,18 +161,21 @@ fn a_length_that_lies_is_not_believed() {
         "6a7f",
         "617f",
     ] {
-        assert!(matches!(why(hex), Why::Ends { .. }), "{hex}");
+        assert!(
+            matches!(error_kind(hex), ErrorKind::UnexpectedEnd { .. }),
+            "{hex}"
+        );
     }
 }
 
-/// Few bytes must not become many values: each of these is twice the one before.
+/// Each value is twice the one before: few bytes must not become many values.
 #[test]
 fn references_do_not_multiply_without_end() {
     let mut message = vec![0x61, 0x80 + 41, 0x3b, 0x61, 0x81, 0x00];
     for number in 1_u8..=40 {
         message.extend([0x43, number, 0x61, 0x82, 0x43, number - 1, 0x43, number - 1]);
     }
-    assert_eq!(read(&message).unwrap_err().why, Why::Many);
+    assert_eq!(read(&message).unwrap_err().why, ErrorKind::TooManyValues);
 }
 
 #[test]
@@ -168,22 +183,25 @@ fn what_has_no_bytes_is_refused() {
     for (value, expected) in [
         (
             Value::Char('\u{1F980}'),
-            Why::Unwritable("character of two units"),
+            ErrorKind::Unwritable("character of two units"),
         ),
         (
             rung_edn::read("#x 1").unwrap(),
-            Why::Unwritable("tagged value"),
+            ErrorKind::Unwritable("tagged value"),
         ),
         (
             rung_edn::read("#datalevin/Datom [1]").unwrap(),
-            Why::Unwritable("datom without its four parts"),
+            ErrorKind::Unwritable("datom without its four parts"),
         ),
-        (Value::keyword(&"k".repeat(40_000)), Why::Long("keyword")),
+        (
+            Value::keyword(&"k".repeat(40_000)),
+            ErrorKind::TooLong("keyword"),
+        ),
     ] {
         assert_eq!(write(&value).unwrap_err().why, expected);
     }
     let deep = (0..=MAX_DEPTH).fold(Value::Nil, |inner, _| Value::Vector(vec![inner]));
-    assert_eq!(write(&deep).unwrap_err().why, Why::Deep);
+    assert_eq!(write(&deep).unwrap_err().why, ErrorKind::TooDeep);
 }
 
 fn name() -> impl Strategy<Value = Name> {
@@ -216,7 +234,7 @@ fn value() -> impl Strategy<Value = Value> {
             .prop_map(|(digits, scale)| Value::BigDec(Arc::new(BigDecimal::new(digits, scale)))),
         (big(), 2_i64..99)
             .prop_map(|(over, under)| BigRational::new(over, under.into()))
-            .prop_filter("a quotient", |ratio| !ratio.is_integer())
+            .prop_filter("a ratio", |ratio| !ratio.is_integer())
             .prop_map(|ratio| Value::Ratio(Arc::new(ratio))),
     ];
     leaf.prop_recursive(4, 64, 8, |inner| {
@@ -250,13 +268,13 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Ok(value) = read(&bytes) {
-            // What came can be shown, and sent unless it is of a kind that is not.
+            // A decoded value can be displayed, and encoding it does not panic.
             let _ = value.to_string();
             let _ = write(&value);
         }
     }
 
-    /// Bytes that are nearly right get further than bytes that are not.
+    /// Slightly damaged bytes reach deeper code than random ones.
     #[test]
     fn no_damage_makes_it_panic(
         value in value(),

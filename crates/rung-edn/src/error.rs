@@ -1,5 +1,6 @@
-//! What can be wrong with a text.
+//! Parse errors.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use rung_fault::{Code, Coded};
@@ -7,18 +8,16 @@ use rung_fault::{Code, Coded};
 /// [`std::result::Result`] with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Where in a text something is, for people: both count from one, columns in code points.
+/// A position in a text, for people: line and column count from one, columns in code points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// Its line.
     pub line: usize,
-    /// Its place in the line.
     pub column: usize,
 }
 
 impl Position {
-    /// The position of a byte of a text.
-    pub(crate) fn of(text: &str, at: usize) -> Self {
+    /// Returns the position of a byte offset.
+    pub(crate) fn from_offset(text: &str, at: usize) -> Self {
         let before = &text[..at];
         let start = before.rfind('\n').map_or(0, |end| end + 1);
         Self {
@@ -34,15 +33,27 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why a text is no EDN.
+/// Shortens a text for an error to about `max_chars`. The middle is left out, since an explanation can precede or follow a value.
+pub fn shorten(text: &str, max_chars: usize) -> Cow<'_, str> {
+    let length = text.chars().count();
+    if length <= max_chars {
+        return Cow::Borrowed(text);
+    }
+    let half = max_chars / 2;
+    let begin: String = text.chars().take(half).collect();
+    let end: String = text.chars().skip(length - half).collect();
+    Cow::Owned(format!("{begin} … {end}"))
+}
+
+/// The reason why a text is not EDN.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{position}: {why}")]
 pub struct Error {
-    /// Where it is wrong.
+    /// The position of the error.
     pub position: Position,
-    /// What is wrong there.
+    /// The message.
     pub why: String,
-    /// Whether the text could be right if it went on.
+    /// True if the text could be completed to a valid one.
     pub unfinished: bool,
 }
 

@@ -1,10 +1,10 @@
-//! Moments, as `#inst` writes them: a date, as much of a time as is known, and an offset.
+//! The text form of `#inst`: a date, an optional time of any precision, and an offset.
 
 const DAY_MS: i64 = 86_400_000;
 
-/// The days since 1970 of a date.
+/// Returns the days since 1970 of a date.
 fn days(year: i64, month: i64, day: i64) -> i64 {
-    // Years begin in March, so that the day that is sometimes there is their last.
+    // Years begin in March, so that the leap day is the last day.
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -12,7 +12,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era - 719_468
 }
 
-/// The date that is so many days after 1970.
+/// Returns the year, month and day of a number of days since 1970.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -24,8 +24,8 @@ fn date(days: i64) -> (i64, i64, i64) {
     (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// The moment as it is written.
-pub(crate) fn written(ms: i64) -> String {
+/// Formats an instant.
+pub(crate) fn format_instant(ms: i64) -> String {
     let (year, month, day) = date(ms.div_euclid(DAY_MS));
     let of_day = ms.rem_euclid(DAY_MS);
     let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
@@ -35,26 +35,26 @@ pub(crate) fn written(ms: i64) -> String {
     format!("{sign}{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}-00:00")
 }
 
-/// The moment that is written so; from the year on, everything may be missing.
-pub(crate) fn read(text: &str) -> Option<i64> {
-    parsed(text).ok()
+/// Parses an instant. Everything after the year is optional.
+pub(crate) fn parse_instant(text: &str) -> Option<i64> {
+    parse_parts(text).ok()
 }
 
-/// It is no moment.
-struct Wrong;
+/// The text is not an instant.
+struct InvalidInstant;
 
-fn parsed(text: &str) -> Result<i64, Wrong> {
+fn parse_parts(text: &str) -> Result<i64, InvalidInstant> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text),
     };
     let length = digits.bytes().take_while(u8::is_ascii_digit).count();
-    // Milliseconds of 64 bits end within nine digits of years.
+    // The range of 64-bit milliseconds ends within nine-digit years.
     if !(4..=9).contains(&length) {
-        return Err(Wrong);
+        return Err(InvalidInstant);
     }
     let (year, mut rest) = digits.split_at(length);
-    let year: i64 = year.parse().map_err(|_| Wrong)?;
+    let year: i64 = year.parse().map_err(|_| InvalidInstant)?;
     let year = if negative { -year } else { year };
     let month = part(&mut rest, "-", 1, 12)?.unwrap_or(1);
     let leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
@@ -77,46 +77,46 @@ fn parsed(text: &str) -> Result<i64, Wrong> {
         ms -= offset_ms(&mut rest)?;
     }
     if !rest.is_empty() {
-        return Err(Wrong);
+        return Err(InvalidInstant);
     }
     let all = i128::from(days(year, month, day)) * i128::from(DAY_MS) + i128::from(ms);
-    i64::try_from(all).map_err(|_| Wrong)
+    i64::try_from(all).map_err(|_| InvalidInstant)
 }
 
-/// Two digits after a mark, within bounds; nothing where the mark is not there.
-fn part(rest: &mut &str, mark: &str, least: i64, most: i64) -> Result<Option<i64>, Wrong> {
+/// Parses two digits after a mark, within bounds; `None` if the mark is missing.
+fn part(rest: &mut &str, mark: &str, least: i64, most: i64) -> Result<Option<i64>, InvalidInstant> {
     let Some(after) = rest.strip_prefix(mark) else {
         return Ok(None);
     };
-    let digits = after.get(..2).ok_or(Wrong)?;
+    let digits = after.get(..2).ok_or(InvalidInstant)?;
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Wrong);
+        return Err(InvalidInstant);
     }
-    let number: i64 = digits.parse().map_err(|_| Wrong)?;
+    let number: i64 = digits.parse().map_err(|_| InvalidInstant)?;
     *rest = &after[2..];
     if (least..=most).contains(&number) {
         Ok(Some(number))
     } else {
-        Err(Wrong)
+        Err(InvalidInstant)
     }
 }
 
-/// Digits after a point, as many as milliseconds have; further ones say less than is kept.
-fn fraction_ms(rest: &mut &str) -> Result<i64, Wrong> {
+/// Parses the digits after a point. Digits after the milliseconds are ignored.
+fn fraction_ms(rest: &mut &str) -> Result<i64, InvalidInstant> {
     let Some(after) = rest.strip_prefix('.') else {
         return Ok(0);
     };
     let length = after.bytes().take_while(u8::is_ascii_digit).count();
     if !(1..=9).contains(&length) {
-        return Err(Wrong);
+        return Err(InvalidInstant);
     }
     let padded = format!("{:0<3}", &after[..length]);
     *rest = &after[length..];
-    padded[..3].parse().map_err(|_| Wrong)
+    padded[..3].parse().map_err(|_| InvalidInstant)
 }
 
-/// `Z`, or the hours and minutes that the clock was ahead.
-fn offset_ms(rest: &mut &str) -> Result<i64, Wrong> {
+/// Parses `Z`, or the offset from UTC in hours and minutes.
+fn offset_ms(rest: &mut &str) -> Result<i64, InvalidInstant> {
     if let Some(after) = rest.strip_prefix('Z') {
         *rest = after;
         return Ok(0);
@@ -126,8 +126,8 @@ fn offset_ms(rest: &mut &str) -> Result<i64, Wrong> {
         Some('-') => (-1, "-"),
         _ => return Ok(0),
     };
-    let hour = part(rest, mark, 0, 23)?.ok_or(Wrong)?;
-    let minute = part(rest, ":", 0, 59)?.ok_or(Wrong)?;
+    let hour = part(rest, mark, 0, 23)?.ok_or(InvalidInstant)?;
+    let minute = part(rest, ":", 0, 59)?.ok_or(InvalidInstant)?;
     Ok(sign * (hour * 3_600_000 + minute * 60_000))
 }
 
@@ -137,14 +137,17 @@ mod tests {
 
     #[test]
     fn moments_are_read_as_far_as_they_are_written() {
-        assert_eq!(read("1970"), Some(0));
-        assert_eq!(read("1970-01-02"), Some(DAY_MS));
-        assert_eq!(read("2024-02-29T12:30:15.5Z"), Some(1_709_209_815_500));
+        assert_eq!(parse_instant("1970"), Some(0));
+        assert_eq!(parse_instant("1970-01-02"), Some(DAY_MS));
         assert_eq!(
-            read("2024-02-29T12:30:15.123456789+01:30"),
+            parse_instant("2024-02-29T12:30:15.5Z"),
+            Some(1_709_209_815_500)
+        );
+        assert_eq!(
+            parse_instant("2024-02-29T12:30:15.123456789+01:30"),
             Some(1_709_204_415_123)
         );
-        assert_eq!(read("1969-12-31T23:59:59.999-00:00"), Some(-1));
+        assert_eq!(parse_instant("1969-12-31T23:59:59.999-00:00"), Some(-1));
         for wrong in [
             "",
             "24",
@@ -156,7 +159,7 @@ mod tests {
             "2024-01-01 00:00",
             "2024-01-01T00:00:00+1",
         ] {
-            assert_eq!(read(wrong), None, "{wrong}");
+            assert_eq!(parse_instant(wrong), None, "{wrong}");
         }
     }
 
@@ -165,12 +168,22 @@ mod tests {
         let mut day = -800_000;
         while day < 3_000_000 {
             let ms = day * DAY_MS + 12_345_678;
-            assert_eq!(read(&written(ms)), Some(ms), "{}", written(ms));
+            assert_eq!(
+                parse_instant(&format_instant(ms)),
+                Some(ms),
+                "{}",
+                format_instant(ms)
+            );
             day += 17;
         }
-        assert_eq!(written(-1), "1969-12-31T23:59:59.999-00:00");
+        assert_eq!(format_instant(-1), "1969-12-31T23:59:59.999-00:00");
         for ms in [i64::MIN, i64::MAX] {
-            assert_eq!(read(&written(ms)), Some(ms), "{}", written(ms));
+            assert_eq!(
+                parse_instant(&format_instant(ms)),
+                Some(ms),
+                "{}",
+                format_instant(ms)
+            );
         }
     }
 }

@@ -1,10 +1,10 @@
-//! EDN: the notation that queries, transactions and dumps are written in, and the values that it denotes.
+//! EDN: the notation of queries, transactions and dumps, and its values.
 //!
-//! Owns: [`Value`] with its equality, order and hash, [`read`] and [`Reader`], and how a value is written ([`Value`] shows itself
-//! as EDN). Refuses to know: what a form means, and where values are kept.
+//! Owns: [`Value`] with its equality, order and hash, the parser ([`read`] and [`Reader`]), and the printer (the `Display` of
+//! [`Value`]). Refuses to know: what a form means, and where values are stored.
 //!
-//! The laws it keeps: what is written is read back as the same value; equal values hash alike and are equal in order;
-//! and nothing that can be read makes it panic, recurse without end or work longer than its length warrants.
+//! The laws it keeps: a printed value parses back to the same value; equal values have equal hashes and compare as equal;
+//! and no input makes the parser panic, recurse without bound, or take time out of proportion to its length.
 
 mod error;
 mod instant;
@@ -15,14 +15,14 @@ mod reader;
 mod value;
 mod write;
 
-pub use error::{Error, Position, Result};
+pub use error::{Error, Position, Result, shorten};
 pub use name::Name;
 pub use reader::{Reader, read};
 pub use value::{Map, Set, Value};
 
 /// Decimal numbers of any length.
 pub use bigdecimal::BigDecimal;
-/// Whole numbers of any length.
+/// Integers of any length.
 pub use num_bigint::{BigInt, Sign};
-/// Quotients of whole numbers.
+/// Ratios of integers.
 pub use num_rational::BigRational;

@@ -1,45 +1,45 @@
-//! Names: what a keyword or a symbol is called.
+//! Names of keywords and symbols.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A name, with or without the namespace that it is of. Cheap to clone.
+/// A name with an optional namespace. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// The name that is written so, without the colon of a keyword.
+    /// Creates a name from its text, without the colon of a keyword.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 
-    /// The name within a namespace.
-    pub fn within(namespace: &str, name: &str) -> Self {
+    /// Creates a name in a namespace.
+    pub fn with_namespace(namespace: &str, name: &str) -> Self {
         Self(format!("{namespace}/{name}").into())
     }
 
-    /// Whether it can be read back as it is written.
+    /// Returns true if the printed name parses back to the same name.
     pub fn is_readable(&self) -> bool {
         crate::reader::is_keyword(&self.0)
     }
 
-    /// All of it, as it is written.
+    /// Returns the whole name with its namespace.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     fn split(&self) -> Option<(&str, &str)> {
-        // A slash at the beginning is the name itself.
+        // A slash at the beginning belongs to the name.
         let at = self.0.get(1..)?.find('/')? + 1;
         Some((&self.0[..at], &self.0[at + 1..]))
     }
 
-    /// The namespace, where there is one.
+    /// Returns the namespace, if there is one.
     pub fn namespace(&self) -> Option<&str> {
         self.split().map(|(namespace, _)| namespace)
     }
 
-    /// The name without its namespace.
+    /// Returns the name without its namespace.
     pub fn name(&self) -> &str {
         self.split().map_or(self.as_str(), |(_, name)| name)
     }

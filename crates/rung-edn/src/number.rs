@@ -1,4 +1,4 @@
-//! Numbers of all kinds, compared by what they amount to.
+//! Comparison of numbers of all kinds by their numeric value.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use num_traits::{Pow as _, ToPrimitive as _};
 
 use crate::Value;
 
-/// How exact a number is. Numbers of different kinds are never equal, however little they differ.
+/// The exactness class of a number. Numbers of different classes are never equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Exactness {
     Whole,
@@ -29,12 +29,11 @@ impl Value {
         }
     }
 
-    /// Whether it is a number.
     pub fn is_number(&self) -> bool {
         self.exactness().is_some()
     }
 
-    /// The nearest binary fraction, where it is a number.
+    /// Returns the nearest float of a number.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             #[expect(
@@ -45,27 +44,27 @@ impl Value {
             Self::BigInt(number) => number.to_f64(),
             Self::Ratio(number) => number.to_f64(),
             Self::BigDec(number) => number.to_f64(),
-            Self::Float(number) => Some(by_digits(*number)),
+            Self::Float(number) => Some(f64_by_digits(*number)),
             Self::Double(number) => Some(*number),
             _ => None,
         }
     }
 
-    /// The number exactly, unless it is infinite or none.
+    /// Returns the exact value of a number; `None` for infinity and NaN.
     pub fn as_exact(&self) -> Option<BigRational> {
         match self {
             Self::Long(number) => Some(BigRational::from_integer((*number).into())),
             Self::BigInt(number) => Some(BigRational::from_integer((**number).clone())),
             Self::Ratio(number) => Some((**number).clone()),
-            Self::BigDec(number) => Some(of_decimal(number)),
-            Self::Float(number) => BigRational::from_float(by_digits(*number)),
+            Self::BigDec(number) => Some(decimal_to_rational(number)),
+            Self::Float(number) => BigRational::from_float(f64_by_digits(*number)),
             Self::Double(number) => BigRational::from_float(*number),
             _ => None,
         }
     }
 }
 
-fn of_decimal(number: &BigDecimal) -> BigRational {
+fn decimal_to_rational(number: &BigDecimal) -> BigRational {
     let (digits, scale) = number.as_bigint_and_exponent();
     let ten = BigInt::from(10);
     let size = u32::try_from(scale.unsigned_abs()).expect("scales are bounded where they arise");
@@ -76,25 +75,25 @@ fn of_decimal(number: &BigDecimal) -> BigRational {
     }
 }
 
-/// The number of 64 bits that is written with the same digits: `1.73` of 32 bits is `1.73`, not `1.7300000190734863`. The order of
-/// numbers of 32 bits is kept.
-pub(crate) fn by_digits(number: f32) -> f64 {
+/// Returns the `f64` with the same shortest digits: `1.73_f32` gives `1.73`, not `1.7300000190734863`. The order is
+/// preserved.
+pub(crate) fn f64_by_digits(number: f32) -> f64 {
     let digits = number.to_string();
     digits.parse().unwrap_or_else(|_| f64::from(number))
 }
 
-/// One zero, and one that is no number.
+/// Normalises a float to one zero and one NaN.
 pub(crate) fn canonical(number: f64) -> f64 {
     if number.is_nan() {
         f64::NAN
     } else {
-        // Adds nothing to any number but the negative zero.
+        // Changes no number except the negative zero.
         number + 0.0
     }
 }
 
-/// By what two numbers amount to. What is no number amounts to more than every number.
-pub(crate) fn by_amount(one: &Value, other: &Value) -> Ordering {
+/// Compares two numbers by their numeric value. NaN is greater than every number.
+pub(crate) fn compare_amounts(one: &Value, other: &Value) -> Ordering {
     match (one, other) {
         (Value::Long(one), Value::Long(other)) => return one.cmp(other),
         (Value::BigInt(one), Value::BigInt(other)) => return one.cmp(other),
@@ -103,18 +102,18 @@ pub(crate) fn by_amount(one: &Value, other: &Value) -> Ordering {
     }
     let float = |value: &Value| match value {
         Value::Double(number) => Some(canonical(*number)),
-        Value::Float(number) => Some(canonical(by_digits(*number))),
+        Value::Float(number) => Some(canonical(f64_by_digits(*number))),
         _ => None,
     };
     match (float(one), float(other)) {
         (Some(one), Some(other)) => one.total_cmp(&other),
-        (Some(one), None) => of_float(one, other),
-        (None, Some(other)) => of_float(other, one).reverse(),
+        (Some(one), None) => compare_float(one, other),
+        (None, Some(other)) => compare_float(other, one).reverse(),
         (None, None) => one.as_exact().cmp(&other.as_exact()),
     }
 }
 
-fn of_float(float: f64, exact: &Value) -> Ordering {
+fn compare_float(float: f64, exact: &Value) -> Ordering {
     match BigRational::from_float(float) {
         Some(float) => Some(float).cmp(&exact.as_exact()),
         None if float < 0.0 => Ordering::Less,

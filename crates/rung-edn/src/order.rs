@@ -1,17 +1,17 @@
-//! When values are equal, and which comes first.
+//! Equality, order and hash of values.
 //!
-//! Equality is that of the language EDN comes from: a list equals the vector of the same items, `1` equals `1N`, and neither
-//! equals `1.0`. The order is total and agrees with it: by kind, numbers by what they amount to and then by how exact
-//! they are, everything else by its content.
+//! Equality is that of Clojure: a list equals the vector of the same items, `1` equals `1N`, and neither
+//! equals `1.0`. The order is total and consistent with equality: by kind, then numbers by their numeric value and their
+//! exactness, all other values by their content.
 
 use std::cmp::Ordering;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::number::{by_amount, by_digits, canonical};
+use crate::number::{canonical, compare_amounts, f64_by_digits};
 use crate::{Map, Set, Value};
 
 impl Value {
-    /// Where its kind stands among the kinds.
+    /// Returns the rank of the value's kind.
     fn rank(&self) -> u8 {
         match self {
             Self::Nil => 0,
@@ -38,11 +38,11 @@ impl Value {
 }
 
 impl Value {
-    /// Which comes first where numbers are equal if they amount to the same, however exact they are.
+    /// Compares two values; numbers by their numeric value alone, whatever their exactness.
     pub fn compare(&self, other: &Self) -> Ordering {
         match (self, other) {
-            _ if self.is_number() && other.is_number() => by_amount(self, other),
-            // The shorter one comes first, whatever is in it.
+            _ if self.is_number() && other.is_number() => compare_amounts(self, other),
+            // The shorter vector comes first, whatever its items.
             (Self::Vector(one), Self::Vector(other)) => {
                 one.len().cmp(&other.len()).then_with(|| {
                     let parts = one.iter().zip(other).map(|(one, other)| one.compare(other));
@@ -75,7 +75,7 @@ impl Ord for Value {
             (Self::Tagged(tag, one), Self::Tagged(other_tag, other)) => {
                 tag.cmp(other_tag).then_with(|| one.cmp(other))
             }
-            _ if self.is_number() && other.is_number() => by_amount(self, other)
+            _ if self.is_number() && other.is_number() => compare_amounts(self, other)
                 .then_with(|| self.exactness().cmp(&other.exactness()))
                 .then_with(|| scale(self).cmp(&scale(other))),
             _ => self.rank().cmp(&other.rank()),
@@ -83,7 +83,7 @@ impl Ord for Value {
     }
 }
 
-/// Digits after the point of a decimal number: they are part of what it is.
+/// Returns the scale of a decimal number, which is part of its identity.
 fn scale(value: &Value) -> i64 {
     match value {
         Value::BigDec(number) => number.fractional_digit_count(),
@@ -128,14 +128,14 @@ impl Hash for Value {
             Self::Nil => {}
             Self::Bool(value) => value.hash(state),
             Self::Long(number) | Self::Instant(number) => number.hash(state),
-            // One that fits 64 bits equals the number of 64 bits.
+            // A big integer that fits 64 bits equals the `Long`.
             Self::BigInt(number) => match i64::try_from(&**number) {
                 Ok(number) => number.hash(state),
                 Err(_) => number.hash(state),
             },
             Self::Ratio(number) => number.hash(state),
             Self::BigDec(number) => number.as_bigint_and_exponent().hash(state),
-            Self::Float(number) => canonical(by_digits(*number)).to_bits().hash(state),
+            Self::Float(number) => canonical(f64_by_digits(*number)).to_bits().hash(state),
             Self::Double(number) => canonical(*number).to_bits().hash(state),
             Self::Char(c) => c.hash(state),
             Self::String(text) => text.hash(state),
@@ -143,15 +143,15 @@ impl Hash for Value {
             Self::Uuid(id) => id.hash(state),
             Self::Bytes(bytes) => bytes.hash(state),
             Self::Vector(items) | Self::List(items) => items.hash(state),
-            Self::Map(members) => unordered(members.iter()).hash(state),
-            Self::Set(members) => unordered(members.iter()).hash(state),
+            Self::Map(members) => unordered_hash(members.iter()).hash(state),
+            Self::Set(members) => unordered_hash(members.iter()).hash(state),
             Self::Tagged(tag, value) => (tag, value).hash(state),
         }
     }
 }
 
-/// A hash that is the same whatever comes first.
-fn unordered(members: impl Iterator<Item = impl Hash>) -> u64 {
+/// Returns a hash that does not depend on the order of the members.
+fn unordered_hash(members: impl Iterator<Item = impl Hash>) -> u64 {
     members.fold(0, |sum: u64, member| {
         let mut hasher = DefaultHasher::new();
         member.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! How values are read.
+//! The parser.
 
 use std::borrow::Cow;
 use std::str::FromStr as _;
@@ -11,19 +11,22 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{Num as _, Zero as _};
 
+use crate::error::shorten;
 use crate::write::NAMED_CHARS;
 use crate::{Error, Map, Name, Position, Result, Set, Value, instant};
 
-/// Values within values.
+/// Nesting of values, at most.
 const MAX_DEPTH: usize = 200;
-/// Digits of a number: the time that it takes grows with their square.
+/// Digits of a number, at most: the time to parse it grows with their square.
 const MAX_DIGITS: usize = 4_096;
+/// Characters of the input that an error repeats, at most.
+const MAX_SHOWN_CHARS: usize = 80;
 
-/// Reads a text that is one value.
+/// Parses a text that is exactly one value.
 pub fn read(text: &str) -> Result<Value> {
     let mut reader = Reader::new(text);
     let Some(value) = reader.next_value()? else {
-        return Err(reader.unfinished("a value is missing"));
+        return Err(reader.unfinished("the text is empty; a value is expected"));
     };
     let end = reader.at;
     if reader.next_value()?.is_none() {
@@ -31,10 +34,10 @@ pub fn read(text: &str) -> Result<Value> {
     }
     reader.at = end;
     reader.skip()?;
-    Err(reader.wrong("there is more than one value"))
+    Err(reader.error("a second value follows; one is expected"))
 }
 
-/// Reads a text that is any number of values, one after the other.
+/// Parses a text of any number of values, one after the other.
 #[derive(Debug)]
 pub struct Reader<'t> {
     text: &'t str,
@@ -42,16 +45,16 @@ pub struct Reader<'t> {
     depth: usize,
 }
 
-/// What stands next in a text.
-enum Next {
+/// The next item of a text.
+enum NextItem {
     Value(Value),
-    /// What ends the values around it.
+    /// A closing delimiter.
     Close(u8),
     End,
 }
 
 impl<'t> Reader<'t> {
-    /// A reader of `text`.
+    /// Creates a reader of `text`.
     pub fn new(text: &'t str) -> Self {
         Self {
             text,
@@ -60,41 +63,41 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The next value, or `None` at the end.
+    /// Returns the next value; `None` at the end.
     pub fn next_value(&mut self) -> Result<Option<Value>> {
         let at = self.at;
         match self.next()? {
-            Next::Value(value) => Ok(Some(value)),
-            Next::End => Ok(None),
-            Next::Close(mark) => {
+            NextItem::Value(value) => Ok(Some(value)),
+            NextItem::End => Ok(None),
+            NextItem::Close(mark) => {
                 self.at = at;
                 self.skip()?;
-                Err(self.wrong(format!("`{}` closes nothing", char::from(mark))))
+                Err(self.error(format!("`{}` closes no open bracket", char::from(mark))))
             }
         }
     }
 
-    /// Where the reader stands.
+    /// Returns the current position.
     pub fn position(&self) -> Position {
-        Position::of(self.text, self.at)
+        Position::from_offset(self.text, self.at)
     }
 
-    fn wrong_at(&self, at: usize, why: impl Into<String>) -> Error {
+    fn error_at(&self, at: usize, why: impl Into<String>) -> Error {
         Error {
-            position: Position::of(self.text, at),
+            position: Position::from_offset(self.text, at),
             why: why.into(),
             unfinished: false,
         }
     }
 
-    fn wrong(&self, why: impl Into<String>) -> Error {
-        self.wrong_at(self.at, why)
+    fn error(&self, why: impl Into<String>) -> Error {
+        self.error_at(self.at, why)
     }
 
     fn unfinished(&self, why: impl Into<String>) -> Error {
         Error {
             unfinished: true,
-            ..self.wrong_at(self.text.len(), why)
+            ..self.error_at(self.text.len(), why)
         }
     }
 
@@ -106,7 +109,7 @@ impl<'t> Reader<'t> {
         &self.text[self.at..]
     }
 
-    /// Passes over what separates values.
+    /// Skips whitespace, commas, comments and discarded values.
     fn skip(&mut self) -> Result<()> {
         loop {
             let rest = self.rest();
@@ -120,10 +123,10 @@ impl<'t> Reader<'t> {
                 [b'#', b'_', ..] => {
                     let start = self.at;
                     self.at += 2;
-                    let discarded = self.deeper(start, Self::next)?;
-                    if !matches!(discarded, Next::Value(_)) {
+                    let discarded = self.nested(start, Self::next)?;
+                    if !matches!(discarded, NextItem::Value(_)) {
                         self.at = start;
-                        return Err(self.missing(&discarded, "`#_` discards nothing"));
+                        return Err(self.missing(&discarded, "`#_` is not followed by a value"));
                     }
                 }
                 _ => return Ok(()),
@@ -131,17 +134,20 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// What stands in a value's place is the end of the text, or of what is around it.
-    fn missing(&self, found: &Next, why: &str) -> Error {
+    /// Returns the error for a missing value: unfinished at the end of the text, else invalid.
+    fn missing(&self, found: &NextItem, why: &str) -> Error {
         match found {
-            Next::End => self.unfinished(why),
-            _ => self.wrong(why),
+            NextItem::End => self.unfinished(why),
+            _ => self.error(why),
         }
     }
 
-    fn deeper<T>(&mut self, start: usize, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    fn nested<T>(&mut self, start: usize, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth == MAX_DEPTH {
-            return Err(self.wrong_at(start, format!("values are nested deeper than {MAX_DEPTH}")));
+            return Err(self.error_at(
+                start,
+                format!("values are nested deeper than {MAX_DEPTH} levels"),
+            ));
         }
         self.depth += 1;
         let read = f(self);
@@ -149,16 +155,16 @@ impl<'t> Reader<'t> {
         read
     }
 
-    fn next(&mut self) -> Result<Next> {
+    fn next(&mut self) -> Result<NextItem> {
         self.skip()?;
         let start = self.at;
         let Some(first) = self.peek() else {
-            return Ok(Next::End);
+            return Ok(NextItem::End);
         };
         let value = match first {
             b')' | b']' | b'}' => {
                 self.at += 1;
-                return Ok(Next::Close(first));
+                return Ok(NextItem::Close(first));
             }
             b'(' => Value::List(self.items(start, 1, b')')?),
             b'[' => Value::Vector(self.items(start, 1, b']')?),
@@ -170,7 +176,7 @@ impl<'t> Reader<'t> {
             b'+' | b'-' if self.digit_follows() => self.number()?,
             _ => self.name()?,
         };
-        Ok(Next::Value(value))
+        Ok(NextItem::Value(value))
     }
 
     fn digit_follows(&self) -> bool {
@@ -178,31 +184,29 @@ impl<'t> Reader<'t> {
         next.is_some_and(u8::is_ascii_digit)
     }
 
-    /// Values up to what closes them.
+    /// Parses values up to their closing delimiter.
     fn items(&mut self, start: usize, open_bytes: usize, close: u8) -> Result<Vec<Value>> {
         self.at = start + open_bytes;
-        self.deeper(start, |reader| {
+        self.nested(start, |reader| {
             let mut items = Vec::new();
             loop {
                 match reader.next()? {
-                    Next::Value(value) => items.push(value),
-                    Next::Close(mark) if mark == close => return Ok(items),
-                    Next::Close(mark) => {
+                    NextItem::Value(value) => items.push(value),
+                    NextItem::Close(mark) if mark == close => return Ok(items),
+                    NextItem::Close(mark) => {
                         let at = reader.at - 1;
-                        let opened = Position::of(reader.text, start);
+                        let opened = Position::from_offset(reader.text, start);
+                        let open = &reader.text[start..start + open_bytes];
                         let why = format!(
-                            "`{}` where `{}` closes what began at {opened}",
-                            char::from(mark),
-                            char::from(close)
+                            "`{}` does not close `{open}`, opened at {opened}",
+                            char::from(mark)
                         );
-                        return Err(reader.wrong_at(at, why));
+                        return Err(reader.error_at(at, why));
                     }
-                    Next::End => {
-                        let opened = Position::of(reader.text, start);
-                        let why = format!(
-                            "`{}` is missing for what began at {opened}",
-                            char::from(close)
-                        );
+                    NextItem::End => {
+                        let opened = Position::from_offset(reader.text, start);
+                        let open = &reader.text[start..start + open_bytes];
+                        let why = format!("`{open}`, opened at {opened}, is not closed");
                         return Err(reader.unfinished(why));
                     }
                 }
@@ -210,17 +214,17 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// A map, whose keys are in a namespace if one is given for all of them.
+    /// Parses a map. If `namespace` is given, its keys are in that namespace.
     fn map(&mut self, start: usize, namespace: Option<&str>) -> Result<Map> {
         let items = self.items(self.at, 1, b'}')?;
         if !items.len().is_multiple_of(2) {
-            return Err(self.wrong_at(start, "a map has a key without a value"));
+            return Err(self.error_at(start, "the last key of the map has no value"));
         }
         let mut map = Map::with_capacity(items.len() / 2);
         let mut items = items.into_iter();
         while let (Some(key), Some(value)) = (items.next(), items.next()) {
             let key = match namespace {
-                Some(namespace) => within(namespace, key),
+                Some(namespace) => qualify_key(namespace, key),
                 None => key,
             };
             match map.entry(key) {
@@ -228,8 +232,11 @@ impl<'t> Reader<'t> {
                     vacant.insert(value);
                 }
                 Entry::Occupied(taken) => {
-                    let why = format!("a map has the key {} twice", taken.key());
-                    return Err(self.wrong_at(start, why));
+                    let why = format!(
+                        "the map has the key {} twice",
+                        shorten(&taken.key().to_string(), MAX_SHOWN_CHARS)
+                    );
+                    return Err(self.error_at(start, why));
                 }
             }
         }
@@ -244,8 +251,11 @@ impl<'t> Reader<'t> {
                 let mut set = Set::with_capacity(items.len());
                 for item in items {
                     if let (at, false) = set.insert_full(item) {
-                        let why = format!("a set has {} twice", set[at]);
-                        return Err(self.wrong_at(start, why));
+                        let why = format!(
+                            "the set has {} twice",
+                            shorten(&set[at].to_string(), MAX_SHOWN_CHARS)
+                        );
+                        return Err(self.error_at(start, why));
                     }
                 }
                 Ok(Value::Set(set))
@@ -256,28 +266,28 @@ impl<'t> Reader<'t> {
                     "Inf" => Ok(Value::Double(f64::INFINITY)),
                     "-Inf" => Ok(Value::Double(f64::NEG_INFINITY)),
                     "NaN" => Ok(Value::Double(f64::NAN)),
-                    _ => Err(self.wrong_at(start, "`##` is followed by Inf, -Inf or NaN")),
+                    _ => Err(self.error_at(start, "`##` must be followed by Inf, -Inf or NaN")),
                 }
             }
             Some(b':') => {
                 self.at += 2;
                 let namespace = self.token();
                 if !is_name(namespace) || namespace.contains('/') {
-                    return Err(self.wrong_at(start, "`#:` is followed by a namespace"));
+                    return Err(self.error_at(start, "`#:` must be followed by a namespace"));
                 }
                 self.skip()?;
                 if self.peek() != Some(b'{') {
-                    return Err(self.wrong("a map follows its namespace"));
+                    return Err(self.error("a map must follow its namespace"));
                 }
                 Ok(Value::Map(self.map(start, Some(namespace))?))
             }
             Some(b'"') => self.pattern(),
-            None => Err(self.unfinished("`#` stands alone")),
+            None => Err(self.unfinished("`#` is not followed by a tag or a value")),
             Some(_) => self.tagged(),
         }
     }
 
-    /// A pattern as it is written elsewhere: everything in it is as it stands, and a backslash keeps what follows it.
+    /// Parses a regular expression literal. The text is taken verbatim, and a backslash escapes a quote.
     fn pattern(&mut self) -> Result<Value> {
         let start = self.at + 2;
         let mut escaped = false;
@@ -287,7 +297,7 @@ impl<'t> Reader<'t> {
             ends
         };
         let Some(length) = self.text[start..].find(ends) else {
-            return Err(self.unfinished("the pattern does not end"));
+            return Err(self.unfinished("the regular expression is not closed"));
         };
         self.at = start + length + 1;
         let source = Value::text(&self.text[start..start + length]);
@@ -299,21 +309,27 @@ impl<'t> Reader<'t> {
         self.at += 1;
         let tag = self.token();
         if !is_name(tag) || !tag.starts_with(char::is_alphabetic) {
-            return Err(self.wrong_at(
+            return Err(self.error_at(
                 start,
-                "`#` is followed by a tag, which begins with a letter",
+                "`#` must be followed by a tag, which begins with a letter",
             ));
         }
-        let value = match self.deeper(start, Self::next)? {
-            Next::Value(value) => value,
+        let value = match self.nested(start, Self::next)? {
+            NextItem::Value(value) => value,
             other => {
-                return Err(self.missing(&other, &format!("`#{tag}` is followed by a value")));
+                return Err(self.missing(
+                    &other,
+                    &format!(
+                        "`#{}` must be followed by a value",
+                        shorten(tag, MAX_SHOWN_CHARS)
+                    ),
+                ));
             }
         };
         let text = value.as_str();
         let read = match tag {
-            "inst" => text.and_then(instant::read).map(Value::Instant),
-            "uuid" => text.and_then(uuid).map(Value::Uuid),
+            "inst" => text.and_then(instant::parse_instant).map(Value::Instant),
+            "uuid" => text.and_then(parse_uuid).map(Value::Uuid),
             "datalevin/bigint" => {
                 let number = text.and_then(|text| text.parse().ok());
                 number.map(|number| Value::BigInt(Arc::new(number)))
@@ -325,15 +341,15 @@ impl<'t> Reader<'t> {
             _ => return Ok(Value::Tagged(tag.into(), Box::new(value))),
         };
         let expected = match tag {
-            "inst" => "a moment such as \"2026-01-31T12:00:00Z\"",
-            "uuid" => "an identifier such as \"0f9a1c52-6f1e-4d0b-9d6e-8f1b2c3d4e5f\"",
-            "datalevin/bigint" => "the digits of a whole number, as a text",
+            "inst" => "a date and time such as \"2026-01-31T12:00:00Z\"",
+            "uuid" => "a UUID such as \"0f9a1c52-6f1e-4d0b-9d6e-8f1b2c3d4e5f\"",
+            "datalevin/bigint" => "the digits of an integer, as a string",
             _ => "bytes in base64",
         };
-        read.ok_or_else(|| self.wrong_at(start, format!("#{tag} is followed by {expected}")))
+        read.ok_or_else(|| self.error_at(start, format!("#{tag} must be followed by {expected}")))
     }
 
-    /// Everything up to what ends a word.
+    /// Returns the text up to the next delimiter.
     fn token(&mut self) -> &'t str {
         let rest = self.rest();
         let ends = |c: char| c.is_whitespace() || ",\"();[]{}\\`~@^".contains(c);
@@ -349,7 +365,10 @@ impl<'t> Reader<'t> {
             if is_keyword(name) {
                 return Ok(Value::Keyword(name.into()));
             }
-            return Err(self.wrong_at(start, format!("{token:?} is no keyword")));
+            return Err(self.error_at(
+                start,
+                format!("{:?} is not a keyword", shorten(token, MAX_SHOWN_CHARS)),
+            ));
         }
         match token {
             "nil" => Ok(Value::Nil),
@@ -357,14 +376,14 @@ impl<'t> Reader<'t> {
             "false" => Ok(Value::Bool(false)),
             _ if is_name(token) => Ok(Value::Symbol(token.into())),
             _ => {
-                // What can begin nothing is shown alone.
+                // A character that cannot begin a value is shown alone.
                 let most = if token.is_empty() {
                     1
                 } else {
                     token.chars().count().min(40)
                 };
                 let shown: String = self.text[start..].chars().take(most).collect();
-                Err(self.wrong_at(start, format!("{shown:?} is no value")))
+                Err(self.error_at(start, format!("{shown:?} is not a value")))
             }
         }
     }
@@ -373,16 +392,21 @@ impl<'t> Reader<'t> {
         let start = self.at;
         let token = self.token();
         if token.len() > MAX_DIGITS {
-            return Err(self.wrong_at(start, format!("a number has more than {MAX_DIGITS} digits")));
+            return Err(self.error_at(start, format!("a number has more than {MAX_DIGITS} digits")));
         }
-        number(token).ok_or_else(|| self.wrong_at(start, format!("{token:?} is no number")))
+        parse_number(token).ok_or_else(|| {
+            self.error_at(
+                start,
+                format!("{:?} is not a number", shorten(token, MAX_SHOWN_CHARS)),
+            )
+        })
     }
 
     fn character(&mut self) -> Result<Value> {
         let start = self.at;
         self.at += 1;
         let Some(first) = self.rest().chars().next() else {
-            return Err(self.unfinished("a character follows `\\`"));
+            return Err(self.unfinished("`\\` is not followed by a character"));
         };
         self.at += first.len_utf8();
         let tail = self.token();
@@ -399,8 +423,12 @@ impl<'t> Reader<'t> {
         } else {
             None
         };
-        c.map(Value::Char)
-            .ok_or_else(|| self.wrong_at(start, format!("\\{name} is no character")))
+        c.map(Value::Char).ok_or_else(|| {
+            self.error_at(
+                start,
+                format!("\\{} is not a character", shorten(name, MAX_SHOWN_CHARS)),
+            )
+        })
     }
 
     fn string(&mut self) -> Result<Cow<'t, str>> {
@@ -410,10 +438,8 @@ impl<'t> Reader<'t> {
         loop {
             let rest = self.rest();
             let Some(end) = rest.find(['"', '\\']) else {
-                let opened = Position::of(self.text, start - 1);
-                return Err(
-                    self.unfinished(format!("the text that began at {opened} does not end"))
-                );
+                let opened = Position::from_offset(self.text, start - 1);
+                return Err(self.unfinished(format!("the string opened at {opened} is not closed")));
             };
             self.at += end;
             if rest.as_bytes()[end] == b'"' {
@@ -430,12 +456,12 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// What follows a backslash in a text.
+    /// Parses an escape in a string.
     fn escape(&mut self) -> Result<char> {
         let start = self.at;
         self.at += 1;
         let Some(c) = self.rest().chars().next() else {
-            return Err(self.unfinished("the text does not end"));
+            return Err(self.unfinished("the string is not closed"));
         };
         self.at += c.len_utf8();
         let plain = match c {
@@ -447,7 +473,7 @@ impl<'t> Reader<'t> {
             '"' | '\\' => c,
             'u' => {
                 let first = self.hex()?;
-                // Code points beyond 16 bits are written as two halves.
+                // Code points beyond 16 bits are written as surrogate pairs.
                 let code = if (0xD800..0xDC00).contains(&first) && self.rest().starts_with("\\u") {
                     self.at += 2;
                     let second = self.hex()?;
@@ -457,7 +483,7 @@ impl<'t> Reader<'t> {
                     Some(first)
                 };
                 let c = code.and_then(char::from_u32);
-                return c.ok_or_else(|| self.wrong_at(start, "half a code point stands alone"));
+                return c.ok_or_else(|| self.error_at(start, "a surrogate is not part of a pair"));
             }
             '0'..='7' => {
                 let digits = self.text[start + 1..].bytes();
@@ -468,10 +494,10 @@ impl<'t> Reader<'t> {
                 self.at = start + 1 + length;
                 let code = u32::from_str_radix(&self.text[start + 1..self.at], 8).ok();
                 let c = code.filter(|code| *code <= 0o377).and_then(char::from_u32);
-                return c.ok_or_else(|| self.wrong_at(start, "an octal escape ends at \\377"));
+                return c.ok_or_else(|| self.error_at(start, "an octal escape is at most \\377"));
             }
             other => {
-                return Err(self.wrong_at(start, format!("\\{other} means nothing in a text")));
+                return Err(self.error_at(start, format!("\\{other} is not an escape of strings")));
             }
         };
         Ok(plain)
@@ -481,7 +507,8 @@ impl<'t> Reader<'t> {
         let digits = self.rest().get(..4);
         let digits = digits.filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
         let code = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-        let code = code.ok_or_else(|| self.wrong("\\u is followed by four hexadecimal digits"))?;
+        let code =
+            code.ok_or_else(|| self.error("\\u must be followed by four hexadecimal digits"))?;
         self.at += 4;
         Ok(code)
     }
@@ -491,7 +518,7 @@ fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || ".*+!-_?$%&=<>|:#'/".contains(c)
 }
 
-/// Whether a text is a symbol or a tag.
+/// Returns true if a text is a valid symbol or tag.
 fn is_name(text: &str) -> bool {
     let unlike_number = {
         let bare = text.strip_prefix(['+', '-', '.']).unwrap_or(text);
@@ -500,7 +527,7 @@ fn is_name(text: &str) -> bool {
     unlike_number && !text.starts_with([':', '#', '\'']) && is_keyword(text)
 }
 
-/// Whether a text is a name, with or without a namespace.
+/// Returns true if a text is a valid name, with or without a namespace.
 pub(crate) fn is_keyword(text: &str) -> bool {
     let name = Name::from(text);
     let plain = |part: &str| part == "/" || (!part.is_empty() && !part.contains('/'));
@@ -512,10 +539,10 @@ pub(crate) fn is_keyword(text: &str) -> bool {
         && plain(name.name())
 }
 
-/// A key of a map whose keys are in a namespace.
-fn within(namespace: &str, key: Value) -> Value {
+/// Puts a key of a namespaced map into the namespace.
+fn qualify_key(namespace: &str, key: Value) -> Value {
     let named = |name: &Name| match name.namespace() {
-        None => Name::within(namespace, name.as_str()),
+        None => Name::with_namespace(namespace, name.as_str()),
         Some("_") => name.name().into(),
         Some(_) => name.clone(),
     };
@@ -526,8 +553,8 @@ fn within(namespace: &str, key: Value) -> Value {
     }
 }
 
-/// The number that is written so.
-fn number(token: &str) -> Option<Value> {
+/// Parses a number.
+fn parse_number(token: &str) -> Option<Value> {
     let unsigned = token.strip_prefix(['+', '-']).unwrap_or(token);
     let negative = token.starts_with('-');
     let whole = |digits: &str, radix: u32| {
@@ -538,7 +565,7 @@ fn number(token: &str) -> Option<Value> {
         Some(if negative { -number } else { number })
     };
     if let Some(decimal) = unsigned.strip_suffix('M') {
-        return decimal_number(decimal, negative);
+        return parse_decimal(decimal, negative);
     }
     if let Some((over, under)) = unsigned.split_once('/') {
         let under = (!under.starts_with(['+', '-'])).then(|| BigInt::from_str(under).ok())??;
@@ -586,12 +613,12 @@ fn is_float(text: &str) -> bool {
         .all(|b| b.is_ascii_digit() || b".eE+-".contains(&b))
 }
 
-fn decimal_number(text: &str, negative: bool) -> Option<Value> {
+fn parse_decimal(text: &str, negative: bool) -> Option<Value> {
     if !is_float(text) {
         return None;
     }
     let number = BigDecimal::from_str(text).ok()?;
-    // What is written in a few bytes must not take more than that many times as much to work with.
+    // A large exponent must not turn a few bytes into a huge number.
     if number.fractional_digit_count().unsigned_abs() > MAX_DIGITS as u64 {
         return None;
     }
@@ -599,7 +626,7 @@ fn decimal_number(text: &str, negative: bool) -> Option<Value> {
     Some(Value::BigDec(Arc::new(number)))
 }
 
-fn uuid(text: &str) -> Option<u128> {
+fn parse_uuid(text: &str) -> Option<u128> {
     let parts: Vec<&str> = text.split('-').collect();
     let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
     let hex = parts.concat();

@@ -1,4 +1,4 @@
-//! What EDN denotes.
+//! EDN values.
 
 use std::sync::Arc;
 
@@ -9,43 +9,37 @@ use num_rational::BigRational;
 
 use crate::Name;
 
-/// Members by key, in the order in which they were written.
+/// A map, in insertion order.
 pub type Map = IndexMap<Value, Value>;
-/// Members, each once, in the order in which they were written.
+/// A set, in insertion order.
 pub type Set = IndexSet<Value>;
 
-/// A value.
+/// An EDN value.
 #[derive(Debug, Clone)]
 pub enum Value {
-    /// Nothing.
     Nil,
-    /// Whether.
     Bool(bool),
-    /// A whole number of 64 bits.
+    /// A 64-bit integer.
     Long(i64),
-    /// A whole number of any length.
+    /// An integer of any length.
     BigInt(Arc<BigInt>),
-    /// A quotient that is no whole number.
+    /// A ratio that is not an integer.
     Ratio(Arc<BigRational>),
     /// A decimal number of any length.
     BigDec(Arc<BigDecimal>),
-    /// A binary fraction of 32 bits.
     Float(f32),
-    /// A binary fraction of 64 bits.
     Double(f64),
     /// A code point.
     Char(char),
-    /// A text.
     String(Arc<str>),
     /// `:name`.
     Keyword(Name),
     /// `name`.
     Symbol(Name),
-    /// A moment, in milliseconds since 1970.
+    /// An instant, in milliseconds since 1970.
     Instant(i64),
     /// A universally unique identifier.
     Uuid(u128),
-    /// Bytes.
     Bytes(Arc<[u8]>),
     /// `[…]`.
     Vector(Vec<Value>),
@@ -55,27 +49,26 @@ pub enum Value {
     Map(Map),
     /// `#{…}`.
     Set(Set),
-    /// A value whose tag is not known here.
+    /// A value with an unknown tag.
     Tagged(Name, Box<Value>),
 }
 
 impl Value {
-    /// The keyword of that name.
+    /// Creates a keyword.
     pub fn keyword(name: &str) -> Self {
         Self::Keyword(name.into())
     }
 
-    /// The symbol of that name.
+    /// Creates a symbol.
     pub fn symbol(name: &str) -> Self {
         Self::Symbol(name.into())
     }
 
-    /// A text.
     pub fn text(text: impl Into<Arc<str>>) -> Self {
         Self::String(text.into())
     }
 
-    /// A whole number, in 64 bits where it fits.
+    /// Creates an integer: a `Long` if it fits 64 bits, else a `BigInt`.
     pub fn integer(number: BigInt) -> Self {
         match i64::try_from(&number) {
             Ok(number) => Self::Long(number),
@@ -83,7 +76,7 @@ impl Value {
         }
     }
 
-    /// The text, where it is one.
+    /// Returns the text of a string.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -91,7 +84,7 @@ impl Value {
         }
     }
 
-    /// The whole number, where it is one of 64 bits.
+    /// Returns the integer of a `Long`.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Self::Long(number) => Some(*number),
@@ -99,7 +92,7 @@ impl Value {
         }
     }
 
-    /// The name, where it is a keyword.
+    /// Returns the name of a keyword.
     pub fn as_keyword(&self) -> Option<&Name> {
         match self {
             Self::Keyword(name) => Some(name),
@@ -107,7 +100,7 @@ impl Value {
         }
     }
 
-    /// The name, where it is a symbol.
+    /// Returns the name of a symbol.
     pub fn as_symbol(&self) -> Option<&Name> {
         match self {
             Self::Symbol(name) => Some(name),
@@ -115,7 +108,7 @@ impl Value {
         }
     }
 
-    /// The items, where it is a vector or a list.
+    /// Returns the items of a vector or a list.
     pub fn as_sequence(&self) -> Option<&[Value]> {
         match self {
             Self::Vector(items) | Self::List(items) => Some(items),
@@ -123,7 +116,7 @@ impl Value {
         }
     }
 
-    /// The members, where it is a map.
+    /// Returns the members of a map.
     pub fn as_map(&self) -> Option<&Map> {
         match self {
             Self::Map(members) => Some(members),
@@ -131,17 +124,16 @@ impl Value {
         }
     }
 
-    /// Whether it is nothing.
     pub fn is_nil(&self) -> bool {
         matches!(self, Self::Nil)
     }
 
-    /// Whether a condition that is this value holds: everything does but nothing and `false`.
+    /// Returns true if the value is truthy: every value is, except nil and `false`.
     pub fn is_truthy(&self) -> bool {
         !matches!(self, Self::Nil | Self::Bool(false))
     }
 
-    /// What it is, for people.
+    /// Returns the name of the value's kind, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Nil => "nil",

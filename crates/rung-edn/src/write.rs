@@ -1,4 +1,4 @@
-//! How values are written.
+//! The printer.
 
 use std::fmt::{self, Write as _};
 
@@ -23,7 +23,7 @@ impl fmt::Display for Value {
             Self::String(text) => string(f, text),
             Self::Keyword(name) => write!(f, ":{name}"),
             Self::Symbol(name) => write!(f, "{name}"),
-            Self::Instant(ms) => write!(f, "#inst \"{}\"", instant::written(*ms)),
+            Self::Instant(ms) => write!(f, "#inst \"{}\"", instant::format_instant(*ms)),
             Self::Uuid(id) => write!(f, "#uuid \"{}\"", uuid(*id)),
             Self::Bytes(bytes) => {
                 write!(f, "#datalevin/bytes \"{}\"", BASE64.encode(bytes))
@@ -58,7 +58,7 @@ fn sequence<'v>(
     f.write_str(close)
 }
 
-/// With all its digits: how many there are after the point is part of what it is.
+/// Prints a decimal with all its digits: the scale is part of its identity.
 fn decimal(f: &mut fmt::Formatter<'_>, number: &BigDecimal) -> fmt::Result {
     match number.as_bigint_and_exponent() {
         (digits, scale) if scale < 0 => write!(f, "{digits}E+{}M", scale.unsigned_abs()),
@@ -66,7 +66,7 @@ fn decimal(f: &mut fmt::Formatter<'_>, number: &BigDecimal) -> fmt::Result {
     }
 }
 
-/// A binary fraction from its shortest digits: plainly where that is short, else with an exponent.
+/// Prints a float from its shortest digits: plain if that is short, else with an exponent.
 fn float(f: &mut fmt::Formatter<'_>, shortest: &str, number: f64) -> fmt::Result {
     if number.is_nan() {
         return f.write_str("##NaN");

@@ -1,4 +1,4 @@
-//! What is read, what is refused and where, and the laws of values.
+//! Parsing, printing, positions of errors, and the laws of values.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rung_edn::{BigDecimal, BigInt, BigRational, Map, Name, Reader, Set, Value, read};
 
-/// What is written so is the same value as what is written so, and is written as the second.
+/// Pairs of texts for the same value; the second is its printed form.
 #[test]
 fn everything_is_read_and_written() {
     for (given, written) in [
@@ -90,75 +90,108 @@ fn everything_is_read_and_written() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table of inputs")]
 fn what_is_wrong_is_told_with_its_place() {
     for (given, message) in [
-        ("", "line 1, column 1: a value is missing"),
-        ("  ; nothing", "line 1, column 12: a value is missing"),
-        ("1 2", "line 1, column 3: there is more than one value"),
-        ("1]", "line 1, column 2: `]` closes nothing"),
+        (
+            "",
+            "line 1, column 1: the text is empty; a value is expected",
+        ),
+        (
+            "  ; nothing",
+            "line 1, column 12: the text is empty; a value is expected",
+        ),
+        (
+            "1 2",
+            "line 1, column 3: a second value follows; one is expected",
+        ),
+        ("1]", "line 1, column 2: `]` closes no open bracket"),
         (
             "[1\n  (2 3]",
-            "line 2, column 7: `]` where `)` closes what began at line 2, column 3",
+            "line 2, column 7: `]` does not close `(`, opened at line 2, column 3",
         ),
         (
             "[1 é (2",
-            "line 1, column 8: `)` is missing for what began at line 1, column 6",
+            "line 1, column 8: `(`, opened at line 1, column 6, is not closed",
         ),
         (
             "{:a 1 :b}",
-            "line 1, column 1: a map has a key without a value",
+            "line 1, column 1: the last key of the map has no value",
         ),
         (
             "[{1 2 1N 3}]",
-            "line 1, column 2: a map has the key 1 twice",
+            "line 1, column 2: the map has the key 1 twice",
         ),
-        ("#{[1] (1)}", "line 1, column 1: a set has [1] twice"),
+        ("#{[1] (1)}", "line 1, column 1: the set has [1] twice"),
         (
             "\"abc",
-            "line 1, column 5: the text that began at line 1, column 1 does not end",
+            "line 1, column 5: the string opened at line 1, column 1 is not closed",
         ),
-        (r#""a\qb""#, "line 1, column 3: \\q means nothing in a text"),
+        (
+            r#""a\qb""#,
+            "line 1, column 3: \\q is not an escape of strings",
+        ),
         (
             r#""\uD83E""#,
-            "line 1, column 2: half a code point stands alone",
+            "line 1, column 2: a surrogate is not part of a pair",
         ),
         (
             r#""\u12g4""#,
-            "line 1, column 4: \\u is followed by four hexadecimal digits",
+            "line 1, column 4: \\u must be followed by four hexadecimal digits",
         ),
-        (r"\abc", "line 1, column 1: \\abc is no character"),
-        ("08", "line 1, column 1: \"08\" is no number"),
-        ("1a", "line 1, column 1: \"1a\" is no number"),
-        ("1/0", "line 1, column 1: \"1/0\" is no number"),
-        ("1.5.2", "line 1, column 1: \"1.5.2\" is no number"),
+        (r"\abc", "line 1, column 1: \\abc is not a character"),
+        ("08", "line 1, column 1: \"08\" is not a number"),
+        ("1a", "line 1, column 1: \"1a\" is not a number"),
+        ("1/0", "line 1, column 1: \"1/0\" is not a number"),
+        ("1.5.2", "line 1, column 1: \"1.5.2\" is not a number"),
         (
             "1e999999999M",
-            "line 1, column 1: \"1e999999999M\" is no number",
+            "line 1, column 1: \"1e999999999M\" is not a number",
         ),
-        (":", "line 1, column 1: \":\" is no keyword"),
-        ("::a", "line 1, column 1: \"::a\" is no keyword"),
-        (":a/b/c", "line 1, column 1: \":a/b/c\" is no keyword"),
-        ("a/", "line 1, column 1: \"a/\" is no value"),
-        ("@x", "line 1, column 1: \"@\" is no value"),
+        (":", "line 1, column 1: \":\" is not a keyword"),
+        ("::a", "line 1, column 1: \"::a\" is not a keyword"),
+        (":a/b/c", "line 1, column 1: \":a/b/c\" is not a keyword"),
+        ("a/", "line 1, column 1: \"a/\" is not a value"),
+        ("@x", "line 1, column 1: \"@\" is not a value"),
         (
             "#inst \"2024-02-30\"",
-            "line 1, column 1: #inst is followed by a moment such as \"2026-01-31T12:00:00Z\"",
+            "line 1, column 1: #inst must be followed by a date and time such as \"2026-01-31T12:00:00Z\"",
         ),
         (
             "#uuid 5",
-            "line 1, column 1: #uuid is followed by an identifier such as \"0f9a1c52-6f1e-4d0b-9d6e-8f1b2c3d4e5f\"",
+            "line 1, column 1: #uuid must be followed by a UUID such as \"0f9a1c52-6f1e-4d0b-9d6e-8f1b2c3d4e5f\"",
         ),
-        ("[#_]", "line 1, column 2: `#_` discards nothing"),
+        ("[#_]", "line 1, column 2: `#_` is not followed by a value"),
         (
             "##Nothing",
-            "line 1, column 1: `##` is followed by Inf, -Inf or NaN",
+            "line 1, column 1: `##` must be followed by Inf, -Inf or NaN",
         ),
     ] {
         let error = read(given).map(|value| value.to_string()).expect_err(given);
         assert_eq!(error.to_string(), message, "{given}");
     }
-    let deep = "[".repeat(100_000);
-    assert!(read(&deep).unwrap_err().why.contains("nested deeper"));
+    for deep in ["[", "{1 ", "#{", "#_", "#a ", "(", "[[[\n"] {
+        let error = read(&deep.repeat(100_000)).unwrap_err().to_string();
+        assert!(error.contains("deeper than 200 levels"), "{error}");
+        assert!(error.starts_with("line ") && error.len() < 100, "{error}");
+    }
+    let long = "x".repeat(100_000);
+    for text in [
+        format!("{long}/"),
+        format!(":{long}/"),
+        format!("1{long}"),
+        format!("\\{long}"),
+        format!("#{long}"),
+        format!("#{{\"{long}\" \"{long}\"}}"),
+        format!("{{\"{long}\" 1 \"{long}\" 2}}"),
+        format!("{long})"),
+        format!("({long}]"),
+        format!("[{long}"),
+        "]".repeat(100_000),
+    ] {
+        let error = read(&text).unwrap_err().to_string();
+        assert!(error.len() < 200, "{error}");
+    }
     let long = "1".repeat(100_000);
     assert!(read(&long).unwrap_err().why.contains("digits"));
 }
@@ -211,7 +244,7 @@ fn names() -> impl Strategy<Value = Name> {
             !["nil", "true", "false"].contains(&name.as_str())
         })
         .prop_map(Name::new),
-        (part, part).prop_map(|(namespace, name)| Name::within(&namespace, &name)),
+        (part, part).prop_map(|(namespace, name)| Name::with_namespace(&namespace, &name)),
     ]
 }
 

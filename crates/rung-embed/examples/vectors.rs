@@ -1,10 +1,10 @@
-//! The vectors of texts by the model in a folder: `vectors FOLDER < texts.json > vectors.json`, one list each. What it took is said on
-//! stderr. `scripts/embedding_oracle.py` compares them with those of the models' own programs.
+//! Embeds texts by the model in a folder: `vectors FOLDER < texts.json > vectors.json`, both lists. Time and memory are printed
+//! to stderr. `scripts/embedding_oracle.py` compares the vectors with those of the models' own programs.
 
 use std::io::Read as _;
 use std::time::Instant;
 
-use rung_embed::Model;
+use rung_embed::EmbeddingModel;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::args().nth(1).ok_or("which folder?")?;
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::io::stdin().read_to_string(&mut text)?;
     let texts: Vec<String> = serde_json::from_str(&text)?;
     let began = Instant::now();
-    let model = Model::open(folder.as_ref())?;
+    let model = EmbeddingModel::open(folder.as_ref())?;
     let loaded = began.elapsed();
     let began = Instant::now();
     let vectors = model.embed(&texts, None)?;

@@ -1,7 +1,6 @@
-//! An encoder of the BERT family: a few layers in which every piece of a text looks at every other, and the text is the mean of what
-//! becomes of its pieces.
+//! A BERT encoder: layers of self-attention over the tokens of a text, then pooling.
 //!
-//! Texts that are embedded together lie below each other in one matrix, so that nothing is multiplied for places that are empty.
+//! Texts that are embedded together are stacked in one matrix, so no padding is computed.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,14 +11,14 @@ use ndarray::{
 };
 use serde::Deserialize;
 
-use crate::model::read;
-use crate::pieces::Pieces;
-use crate::tensors::{Rows, Tensors};
+use crate::model::read_json;
+use crate::tensors::{TensorFile, TensorRows};
+use crate::tokenizer::TextTokenizer;
 use crate::{Error, Result};
 
-/// What `config.json` says.
+/// The members of `config.json` that are used.
 #[derive(Deserialize)]
-struct Config {
+struct BertConfig {
     model_type: String,
     hidden_size: usize,
     intermediate_size: usize,
@@ -33,34 +32,33 @@ struct Config {
     position_embedding_type: Option<String>,
 }
 
-/// How a text follows from its pieces.
+/// The way token vectors are combined into the text's vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pooling {
     Mean,
-    /// What becomes of the mark before the first.
-    First,
+    /// The vector of the first token, `[CLS]`.
+    FirstToken,
 }
 
-/// An encoder.
 pub(crate) struct Bert {
-    pieces: Pieces,
-    words: Rows,
-    /// What is added for each place.
-    places: Array2<f32>,
-    norm: Norm,
-    layers: Vec<Layer>,
+    tokenizer: TextTokenizer,
+    token_embeddings: TensorRows,
+    /// Position embeddings, including the token type embedding.
+    position_embeddings: Array2<f32>,
+    norm: LayerNorm,
+    layers: Vec<EncoderLayer>,
     heads: usize,
     pooling: Pooling,
 }
 
-/// A matrix, and what is added to its product.
+/// A linear layer.
 struct Linear {
     weight: Array2<f32>,
     bias: Array1<f32>,
 }
 
 impl Linear {
-    fn of(&self, x: &ArrayView2<'_, f32>) -> Array2<f32> {
+    fn apply(&self, x: &ArrayView2<'_, f32>) -> Array2<f32> {
         let rows = x.nrows();
         let mut y = Array2::zeros((rows, self.bias.len()));
         y += &self.bias;
@@ -69,17 +67,17 @@ impl Linear {
     }
 }
 
-/// Brings each row to a mean of nothing and a spread of one, then to what was learnt.
-struct Norm {
+/// Layer normalization of each row.
+struct LayerNorm {
     weight: Array1<f32>,
     bias: Array1<f32>,
     epsilon: f32,
 }
 
-impl Norm {
+impl LayerNorm {
     fn apply(&self, x: &mut Array2<f32>) {
         for mut row in x.rows_mut() {
-            let count = size(row.len());
+            let count = to_f32(row.len());
             let mean = row.sum() / count;
             row -= mean;
             let spread = row.dot(&row) / count;
@@ -91,52 +89,52 @@ impl Norm {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts are small")]
-fn size(count: usize) -> f32 {
+fn to_f32(count: usize) -> f32 {
     count as f32
 }
 
-struct Layer {
-    /// What a piece asks, answers to, and answers, below each other.
+struct EncoderLayer {
+    /// The query, key and value projections, stacked.
     attention: Linear,
     output: Linear,
-    output_norm: Norm,
+    output_norm: LayerNorm,
     wide: Linear,
     narrow: Linear,
-    norm: Norm,
+    norm: LayerNorm,
 }
 
-impl Layer {
+impl EncoderLayer {
     fn apply(&self, x: &mut Array2<f32>, texts: &[Range<usize>], heads: usize) {
         let width = x.ncols();
         let each = width / heads;
-        let attention = self.attention.of(&x.view());
+        let attention = self.attention.apply(&x.view());
         let mut seen = Array2::zeros(x.dim());
         for text in texts {
             for head in 0..heads {
                 let own = |of: usize| {
                     let from = of * width + head * each;
-                    part(attention.view(), text, &(from..from + each))
+                    submatrix(attention.view(), text, &(from..from + each))
                 };
                 let (asks, has, tells) = (own(0), own(1), own(2));
                 let mut heed = Array2::zeros((text.len(), text.len()));
-                general_mat_mul(1.0 / size(each).sqrt(), &asks, &has.t(), 0.0, &mut heed);
-                heed.rows_mut().into_iter().for_each(shares);
+                general_mat_mul(1.0 / to_f32(each).sqrt(), &asks, &has.t(), 0.0, &mut heed);
+                heed.rows_mut().into_iter().for_each(softmax);
                 let columns = head * each..(head + 1) * each;
-                let mut seen = part(seen.view_mut(), text, &columns);
+                let mut seen = submatrix(seen.view_mut(), text, &columns);
                 general_mat_mul(1.0, &heed, &tells, 0.0, &mut seen);
             }
         }
-        *x += &self.output.of(&seen.view());
+        *x += &self.output.apply(&seen.view());
         self.output_norm.apply(x);
-        let mut wide = self.wide.of(&x.view());
+        let mut wide = self.wide.apply(&x.view());
         wide.mapv_inplace(gelu);
-        *x += &self.narrow.of(&wide.view());
+        *x += &self.narrow.apply(&wide.view());
         self.norm.apply(x);
     }
 }
 
-/// Some rows and columns of a matrix.
-fn part<S: RawData>(
+/// Returns a submatrix.
+fn submatrix<S: RawData>(
     mut of: ArrayBase<S, Ix2>,
     rows: &Range<usize>,
     columns: &Range<usize>,
@@ -146,15 +144,15 @@ fn part<S: RawData>(
     of
 }
 
-/// Makes of any numbers shares that add up to one.
-fn shares(mut row: ArrayViewMut1<'_, f32>) {
+/// Softmax of a row.
+fn softmax(mut row: ArrayViewMut1<'_, f32>) {
     let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     row.mapv_inplace(|number| (number - most).exp());
     let sum = row.sum();
     row *= 1.0 / sum;
 }
 
-/// As much of a number as the normal distribution has below it.
+/// The exact GELU activation.
 fn gelu(x: f32) -> f32 {
     0.5 * x * (1.0 + erf(x * std::f32::consts::FRAC_1_SQRT_2))
 }
@@ -169,30 +167,30 @@ fn erf(x: f32) -> f32 {
 }
 
 impl Bert {
-    pub(crate) fn open(folder: &Path, tensors: &Tensors) -> Result<Self> {
+    pub(crate) fn open(folder: &Path, tensors: &TensorFile) -> Result<Self> {
         let path = folder.join("config.json");
-        let Some(config) = read::<Config>(&path)? else {
-            let why = "it is no table, and has no config.json that would say what it is";
+        let Some(config) = read_json::<BertConfig>(&path)? else {
+            let why = "it is not a token table, and config.json, which describes other models, is missing";
             return Err(Error::model(folder, why));
         };
-        check(&path, &config)?;
-        let (pooling, most) = (pooling(folder)?, most(folder, &config)?);
-        let pieces = Pieces::open(&folder.join("tokenizer.json"), most, true)?;
-        // Where it is part of something larger, its tensors have a name before their names.
+        check_supported(&path, &config)?;
+        let (pooling, most) = (read_pooling(folder)?, read_max_tokens(folder, &config)?);
+        let pieces = TextTokenizer::open(&folder.join("tokenizer.json"), most, true)?;
+        // As a part of a larger model its tensor names have a prefix.
         let within = if tensors.has("bert.embeddings.LayerNorm.weight") {
             "bert."
         } else {
             ""
         };
-        let reader = Reader {
+        let reader = LayerReader {
             tensors,
             within,
             epsilon: config.layer_norm_eps,
         };
         let (width, wide) = (config.hidden_size, config.intermediate_size);
         let words = tensors.rows(&format!("{within}embeddings.word_embeddings.weight"))?;
-        if words.width != width || words.len() < pieces.len() {
-            return Err(Error::model(&path, "it does not have a row for each piece"));
+        if words.width != width || words.len() < pieces.vocabulary_len() {
+            return Err(Error::model(&path, "it does not have a row for each token"));
         }
         let positions = [config.max_position_embeddings, width];
         let mut places = reader.matrix("embeddings.position_embeddings.weight", positions)?;
@@ -201,30 +199,30 @@ impl Bert {
         places += &kinds.row(0);
         let layers = (0..config.num_hidden_layers).map(|at| reader.layer(at, width, wide));
         Ok(Self {
-            words,
-            places,
+            token_embeddings: words,
+            position_embeddings: places,
             norm: reader.norm("embeddings.LayerNorm", width)?,
             layers: layers.collect::<Result<_>>()?,
             heads: config.num_attention_heads,
             pooling,
-            pieces,
+            tokenizer: pieces,
         })
     }
 
     pub(crate) fn dimensions(&self) -> usize {
-        self.words.width
+        self.token_embeddings.width
     }
 
-    pub(crate) fn pieces(&self) -> &Pieces {
-        &self.pieces
+    pub(crate) fn tokenizer(&self) -> &TextTokenizer {
+        &self.tokenizer
     }
 
-    /// What else vectors depend on beside the files of numbers and pieces.
-    pub(crate) fn manner(&self) -> String {
-        format!("{:?} of {}", self.pooling, self.pieces.most)
+    /// Describes the settings, apart from tensors and tokenizer, that the vectors depend on.
+    pub(crate) fn settings(&self) -> String {
+        format!("{:?} of {}", self.pooling, self.tokenizer.max_tokens)
     }
 
-    /// The directions of texts, by their pieces.
+    /// Returns the vectors of tokenized texts, not normalized.
     pub(crate) fn vectors(&self, texts: &[&[u32]]) -> Result<Vec<Vec<f32>>> {
         let mut spans = Vec::with_capacity(texts.len());
         let mut end = 0;
@@ -236,10 +234,10 @@ impl Bert {
         for (span, text) in spans.iter().zip(texts) {
             let mut rows = x.slice_axis_mut(Axis(0), Slice::from(span.clone()));
             let rows = rows.rows_mut().into_iter();
-            for ((mut row, piece), place) in rows.zip(*text).zip(self.places.rows()) {
+            for ((mut row, piece), place) in rows.zip(*text).zip(self.position_embeddings.rows()) {
                 let word = usize::try_from(*piece).ok();
-                let Some(word) = word.and_then(|word| self.words.row(word)) else {
-                    let why = format!("there is no row for piece {piece}");
+                let Some(word) = word.and_then(|word| self.token_embeddings.row(word)) else {
+                    let why = format!("no row for token {piece}");
                     return Err(Error::model(Path::new("config.json"), why));
                 };
                 for ((sum, word), place) in row.iter_mut().zip(word).zip(place) {
@@ -255,7 +253,7 @@ impl Bert {
             let rows = x.slice_axis(Axis(0), Slice::from(span));
             let pooled = match self.pooling {
                 Pooling::Mean => rows.mean_axis(Axis(0)),
-                Pooling::First => rows.rows().into_iter().next().map(|row| row.to_owned()),
+                Pooling::FirstToken => rows.rows().into_iter().next().map(|row| row.to_owned()),
             };
             pooled.map_or_else(|| vec![0.0; self.dimensions()], |row| row.to_vec())
         });
@@ -263,14 +261,14 @@ impl Bert {
     }
 }
 
-/// Reads the parts of an encoder.
-struct Reader<'t> {
-    tensors: &'t Tensors,
+/// Reads the layers of an encoder.
+struct LayerReader<'t> {
+    tensors: &'t TensorFile,
     within: &'t str,
     epsilon: f32,
 }
 
-impl Reader<'_> {
+impl LayerReader<'_> {
     fn matrix(&self, name: &str, shape: [usize; 2]) -> Result<Array2<f32>> {
         self.tensors
             .matrix(&format!("{}{name}", self.within), shape)
@@ -281,8 +279,8 @@ impl Reader<'_> {
         Ok(self.tensors.numbers(&name, &[length])?.into())
     }
 
-    fn norm(&self, name: &str, width: usize) -> Result<Norm> {
-        Ok(Norm {
+    fn norm(&self, name: &str, width: usize) -> Result<LayerNorm> {
+        Ok(LayerNorm {
             weight: self.vector(&format!("{name}.weight"), width)?,
             bias: self.vector(&format!("{name}.bias"), width)?,
             epsilon: self.epsilon,
@@ -296,7 +294,7 @@ impl Reader<'_> {
         })
     }
 
-    fn layer(&self, at: usize, width: usize, wide: usize) -> Result<Layer> {
+    fn layer(&self, at: usize, width: usize, wide: usize) -> Result<EncoderLayer> {
         let name = |part: &str| format!("encoder.layer.{at}.{part}");
         let own = ["query", "key", "value"].map(|part| {
             let part = name(&format!("attention.self.{part}"));
@@ -311,7 +309,7 @@ impl Reader<'_> {
             weight: concatenate(Axis(0), &weights).map_err(failed)?,
             bias: concatenate(Axis(0), &biases).map_err(failed)?,
         };
-        Ok(Layer {
+        Ok(EncoderLayer {
             attention,
             output: self.linear(&name("attention.output.dense"), [width, width])?,
             output_norm: self.norm(&name("attention.output.LayerNorm"), width)?,
@@ -322,15 +320,15 @@ impl Reader<'_> {
     }
 }
 
-/// Refuses an encoder that would be worked out in another way than here.
-fn check(path: &Path, config: &Config) -> Result<()> {
+/// Rejects an unsupported architecture.
+fn check_supported(path: &Path, config: &BertConfig) -> Result<()> {
     let absolute = config.position_embedding_type.as_deref();
     let why = if config.model_type != "bert" {
-        format!("it is of the kind {:?}, and not bert", config.model_type)
+        format!("its model_type is {:?}, not bert", config.model_type)
     } else if config.hidden_act != "gelu" {
-        format!("its hidden_act is {:?}, and not gelu", config.hidden_act)
+        format!("its hidden_act is {:?}, not gelu", config.hidden_act)
     } else if absolute.is_some_and(|kind| kind != "absolute") {
-        "its places are not absolute".to_owned()
+        "its position embeddings are not absolute".to_owned()
     } else if config.num_attention_heads == 0
         || config.hidden_size == 0
         || !config
@@ -338,15 +336,16 @@ fn check(path: &Path, config: &Config) -> Result<()> {
             .is_multiple_of(config.num_attention_heads)
         || config.type_vocab_size == 0
     {
-        "its sides do not agree".to_owned()
+        "hidden_size must be a multiple of num_attention_heads, and type_vocab_size at least 1"
+            .to_owned()
     } else {
         return Ok(());
     };
     Err(Error::model(path, why))
 }
 
-/// How a text follows from its pieces: by what `modules.json` names, and by the mean where there is none.
-fn pooling(folder: &Path) -> Result<Pooling> {
+/// Reads the pooling from `modules.json`; the mean if there is none.
+fn read_pooling(folder: &Path) -> Result<Pooling> {
     #[derive(Deserialize)]
     struct Module {
         #[serde(rename = "type")]
@@ -355,16 +354,16 @@ fn pooling(folder: &Path) -> Result<Pooling> {
         path: String,
     }
     let path = folder.join("modules.json");
-    let modules: Vec<Module> = read(&path)?.unwrap_or_default();
+    let modules: Vec<Module> = read_json(&path)?.unwrap_or_default();
     let mut pooling = Pooling::Mean;
     for module in modules {
         match module.kind.rsplit('.').next() {
             Some("Transformer" | "Normalize") => {}
-            // A path that leads out of the folder finds nothing of the model's.
+            // A path must not leave the folder.
             Some("Pooling") if !module.path.contains("..") => {
                 let path = folder.join(module.path).join("config.json");
-                let said: Option<serde_json::Value> = read(&path)?;
-                let said = said.ok_or_else(|| Error::model(&path, "it is not there"))?;
+                let said: Option<serde_json::Value> = read_json(&path)?;
+                let said = said.ok_or_else(|| Error::model(&path, "the file is missing"))?;
                 let on = said
                     .as_object()
                     .into_iter()
@@ -375,17 +374,17 @@ fn pooling(folder: &Path) -> Result<Pooling> {
                 let on: Vec<&str> = on.map(|(name, _)| name.as_str()).collect();
                 pooling = match on[..] {
                     ["pooling_mode_mean_tokens"] | [] => Pooling::Mean,
-                    ["pooling_mode_cls_token"] => Pooling::First,
+                    ["pooling_mode_cls_token"] => Pooling::FirstToken,
                     _ => {
                         let why = format!(
-                            "texts are pooled by {on:?}: the mean and the first are known here"
+                            "the pooling {on:?} is not supported; mean and first-token pooling are"
                         );
                         return Err(Error::model(&path, why));
                     }
                 };
             }
             _ => {
-                let why = format!("there is a part {:?}, which is not known here", module.kind);
+                let why = format!("the module {:?} is not supported", module.kind);
                 return Err(Error::model(&path, why));
             }
         }
@@ -393,19 +392,19 @@ fn pooling(folder: &Path) -> Result<Pooling> {
     Ok(pooling)
 }
 
-/// Pieces of a text, at most.
-fn most(folder: &Path, config: &Config) -> Result<usize> {
+/// Returns the token limit of a text.
+fn read_max_tokens(folder: &Path, config: &BertConfig) -> Result<usize> {
     #[derive(Deserialize)]
-    struct Said {
+    struct SentenceBertConfig {
         max_seq_length: Option<usize>,
     }
-    let said: Option<Said> = read(&folder.join("sentence_bert_config.json"))?;
+    let said: Option<SentenceBertConfig> = read_json(&folder.join("sentence_bert_config.json"))?;
     let said = said.and_then(|said| said.max_seq_length);
     let most = said.map_or(config.max_position_embeddings, |most| {
         most.min(config.max_position_embeddings)
     });
     if most < 3 {
-        return Err(Error::model(folder, "it takes in no text"));
+        return Err(Error::model(folder, "it accepts no text"));
     }
     Ok(most)
 }
@@ -416,7 +415,7 @@ mod tests {
 
     #[test]
     fn the_error_function_is_near_enough() {
-        // By the tables of the same book.
+        // From the tables in Abramowitz and Stegun.
         for (x, y) in [
             (0.0, 0.0),
             (0.1, 0.112_462_916),

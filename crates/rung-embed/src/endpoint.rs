@@ -1,6 +1,6 @@
-//! An endpoint that embeds texts, asked as such endpoints are: `POST {url}/embeddings`.
+//! An embedding endpoint: `POST {url}/embeddings`.
 //!
-//! Asking twice is asking once, so what failed on the way is asked again. The key goes there and nowhere else.
+//! Requests are idempotent, so transient failures are retried. The key is sent to the endpoint and nowhere else.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -12,44 +12,44 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::model::unit;
+use crate::model::normalize;
 use crate::{Error, Result};
 
-/// Texts, and bytes of them, that are asked for at once.
-const TEXTS: usize = 64;
-const TEXT_BYTES: usize = 256 << 10;
-/// How often one thing is asked for.
-const TIMES: u32 = 4;
-/// How long is waited before it is asked again, the first time; then twice as long each time.
-const PAUSE: Duration = Duration::from_millis(500);
-/// Bytes of an answer beside its numbers, of each number, and of all at most.
+/// Texts, and bytes of texts, per request.
+const MAX_BATCH_TEXTS: usize = 64;
+const MAX_BATCH_BYTES: usize = 256 << 10;
+/// Attempts per request.
+const MAX_ATTEMPTS: u32 = 4;
+/// The delay before the first retry; it doubles with each retry.
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(500);
+/// The size limit of a response: bytes apart from the numbers, per number, and in total.
 const FRAME_BYTES: usize = 64 << 10;
 const NUMBER_BYTES: usize = 32;
 const MAX_BYTES: usize = 64 << 20;
-/// Numbers of a vector, at most.
+/// The maximum length of a vector.
 const MAX_DIMENSIONS: usize = 65_536;
-/// Characters of what an endpoint says when it refuses.
-const WORDS: usize = 200;
-/// A part of the key that is so long is as secret as the key.
-const SECRET_BYTES: usize = 6;
+/// Characters of an endpoint's error message that are kept.
+const MAX_MESSAGE_CHARS: usize = 200;
+/// A substring of the key with this length is treated as secret.
+const MIN_SECRET_BYTES: usize = 6;
 
-/// Where the key of an endpoint is. It is read when it is needed, and never kept.
+/// The location of an endpoint's key. The key is read for each request and not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Key {
-    /// It has none.
+pub enum EndpointKey {
+    /// The endpoint needs no key.
     None,
-    /// In an environment variable.
+    /// The name of an environment variable.
     Variable(String),
-    /// In a file, in its first line.
+    /// A file whose first line is the key.
     File(PathBuf),
 }
 
-impl Key {
+impl EndpointKey {
     fn read(&self) -> Result<Option<Secret<String>>> {
         let key = match self {
             Self::None => return Ok(None),
             Self::Variable(name) => std::env::var(name)
-                .map_err(|_| Error::Key(format!("the variable {name} is not set")))?,
+                .map_err(|_| Error::Key(format!("the environment variable {name} is not set")))?,
             Self::File(path) => std::fs::read_to_string(path)
                 .map_err(|error| Error::Key(format!("{}: {error}", path.display())))?,
         };
@@ -57,82 +57,82 @@ impl Key {
         let line = key.expose().lines().next().unwrap_or_default().trim();
         if line.is_empty() || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
             let place = match self {
-                Self::Variable(name) => format!("the variable {name}"),
+                Self::Variable(name) => format!("the environment variable {name}"),
                 Self::File(path) => path.display().to_string(),
                 Self::None => String::new(),
             };
-            return Err(Error::Key(format!("{place} does not hold one")));
+            return Err(Error::Key(format!("{place} does not contain a key")));
         }
         Ok(Some(Secret::new(line.to_owned())))
     }
 }
 
-/// What is said of an endpoint.
+/// The configuration of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
-    /// The address that `/embeddings` is below.
+pub struct EndpointConfig {
+    /// The base URL, without `/embeddings`.
     pub url: String,
-    /// The name of the model that is asked for.
+    /// The name of the model.
     pub model: String,
-    /// Where the key is.
-    pub key: Key,
-    /// Numbers of a vector, where it is known.
+    pub key: EndpointKey,
+    /// The length of the vectors, if known.
     pub dimensions: Option<usize>,
-    /// How long one request may take, with all its repetitions.
-    pub patience: Duration,
+    /// Time limit of a request, including retries.
+    pub timeout: Duration,
 }
 
-/// An endpoint.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     url: Url,
     model: String,
-    key: Key,
+    key: EndpointKey,
     patience: Duration,
     client: OnceLock<Client>,
     dimensions: OnceLock<usize>,
 }
 
 #[derive(Deserialize)]
-struct Answer {
-    data: Vec<Item>,
+struct EmbeddingsResponse {
+    data: Vec<EmbeddingItem>,
 }
 
 #[derive(Deserialize)]
-struct Item {
+struct EmbeddingItem {
     index: usize,
     embedding: Vec<f32>,
 }
 
-/// What is made of an answer.
-enum Told {
+/// The outcome of one attempt.
+enum Attempt {
     Vectors(Vec<Vec<f32>>),
-    /// It is to be asked again, perhaps not before so many seconds.
+    /// The request may be retried, after this many seconds if given.
     Later(StatusCode, Option<u64>),
-    /// It was not reached, or broke off.
+    /// The endpoint was not reached, or the response broke off.
     Broken(String),
 }
 
 impl Endpoint {
-    /// What is said of an endpoint, as something that can be asked. One that is sent a key is not asked in the open, except on this
-    /// machine.
-    pub(crate) fn new(said: &Said) -> Result<Self> {
-        let Said {
+    /// Creates an endpoint. With a key the URL must be https, except on this machine.
+    pub(crate) fn new(said: &EndpointConfig) -> Result<Self> {
+        let EndpointConfig {
             url,
             model,
             key,
             dimensions,
-            patience,
+            timeout: patience,
         } = said.clone();
-        let wrong = |why: String| Error::Setting(why);
+        let wrong = |why: String| Error::InvalidConfig(why);
         let below = format!("{}/embeddings", url.trim_end_matches('/'));
-        let url = Url::parse(&below).map_err(|error| wrong(format!("its address: {error}")))?;
+        let url =
+            Url::parse(&below).map_err(|error| wrong(format!("url is not valid: {error}")))?;
         let here = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
-        if key != Key::None && url.scheme() != "https" && !here {
-            return Err(wrong("it is sent a key, so it must be https".to_owned()));
+        if key != EndpointKey::None && url.scheme() != "https" && !here {
+            return Err(wrong(
+                "url must use https, because a key is sent".to_owned(),
+            ));
         }
         if model.is_empty() {
-            return Err(wrong("it must be asked for a model by its name".to_owned()));
+            return Err(wrong("model is empty".to_owned()));
         }
         let known = OnceLock::new();
         if let Some(dimensions) = dimensions {
@@ -148,12 +148,12 @@ impl Endpoint {
         })
     }
 
-    /// The model, by its name: where it is asked does not matter.
+    /// Returns the id, which depends on the model's name but not on the URL.
     pub(crate) fn id(&self) -> String {
         format!("endpoint:{}", self.model)
     }
 
-    /// Numbers of a vector, which is asked for where they are not known.
+    /// Returns the length of the vectors; sends a request if it is unknown.
     pub(crate) fn dimensions(&self) -> Result<usize> {
         if let Some(dimensions) = self.dimensions.get() {
             return Ok(*dimensions);
@@ -162,14 +162,14 @@ impl Endpoint {
         Ok(vectors.first().map_or(0, Vec::len))
     }
 
-    /// The vectors of texts, each of length one; a text of nothing but spaces has zeros.
+    /// Embeds texts as vectors of length one; a blank text gets zeros.
     pub(crate) fn embed<T: AsRef<str> + Sync>(
         &self,
         texts: &[T],
         ends: Option<Instant>,
     ) -> Result<Vec<Vec<f32>>> {
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-        // What says nothing is refused by many.
+        // Many endpoints reject blank texts.
         let asked: Vec<usize> = (0..texts.len())
             .filter(|at| !texts[*at].trim().is_empty())
             .collect();
@@ -177,13 +177,13 @@ impl Endpoint {
         let mut rest = &asked[..];
         while !rest.is_empty() {
             let mut bytes = 0;
-            let fit = rest.iter().take(TEXTS).take_while(|at| {
+            let fit = rest.iter().take(MAX_BATCH_TEXTS).take_while(|at| {
                 bytes += texts[**at].len();
-                bytes <= TEXT_BYTES
+                bytes <= MAX_BATCH_BYTES
             });
             let (own, others) = rest.split_at(fit.count().max(1));
             let batch: Vec<&str> = own.iter().map(|at| texts[*at]).collect();
-            for (at, vector) in own.iter().zip(self.ask(&batch, ends)?) {
+            for (at, vector) in own.iter().zip(self.request_batch(&batch, ends)?) {
                 vectors[*at] = vector;
             }
             rest = others;
@@ -197,8 +197,8 @@ impl Endpoint {
         Ok(vectors)
     }
 
-    /// Asks for some texts at once, from wherever it is called: a thread of its own may wait.
-    fn ask(&self, texts: &[&str], ends: Option<Instant>) -> Result<Vec<Vec<f32>>> {
+    /// Sends one batch. May be called from an async context: a separate thread waits for the response.
+    fn request_batch(&self, texts: &[&str], ends: Option<Instant>) -> Result<Vec<Vec<f32>>> {
         let own = Instant::now() + self.patience;
         let (end, is_own) = match ends {
             Some(end) if end < own => (end, false),
@@ -207,12 +207,12 @@ impl Endpoint {
         let runtime = runtime()?;
         let asking = async {
             let end = tokio::time::Instant::from_std(end);
-            let asked = tokio::time::timeout_at(end, self.again_and_again(texts, end));
+            let asked = tokio::time::timeout_at(end, self.request_with_retries(texts, end));
             asked.await.unwrap_or_else(|_| {
                 if !is_own {
-                    return Err(Error::Late);
+                    return Err(Error::TimedOut);
                 }
-                let why = format!("no answer within {} seconds", self.patience.as_secs());
+                let why = format!("no response within {} seconds", self.patience.as_secs());
                 Err(Error::Unreachable(why))
             })
         };
@@ -225,26 +225,26 @@ impl Endpoint {
         })
     }
 
-    async fn again_and_again(
+    async fn request_with_retries(
         &self,
         texts: &[&str],
         end: tokio::time::Instant,
     ) -> Result<Vec<Vec<f32>>> {
-        let mut pause = PAUSE;
+        let mut pause = FIRST_RETRY_DELAY;
         for time in 1.. {
-            let (failed, wanted) = match self.once(texts).await? {
-                Told::Vectors(vectors) => return Ok(vectors),
-                Told::Later(status, seconds) => (
+            let (failed, wanted) = match self.request_once(texts).await? {
+                Attempt::Vectors(vectors) => return Ok(vectors),
+                Attempt::Later(status, seconds) => (
                     Error::Busy {
                         status: status.as_u16(),
                         seconds,
                     },
                     seconds.map(Duration::from_secs),
                 ),
-                Told::Broken(why) => (Error::Unreachable(why), None),
+                Attempt::Broken(why) => (Error::Unreachable(why), None),
             };
             let wait = wanted.unwrap_or(pause).max(pause);
-            let is_enough = time >= TIMES || tokio::time::Instant::now() + wait >= end;
+            let is_enough = time >= MAX_ATTEMPTS || tokio::time::Instant::now() + wait >= end;
             if is_enough {
                 return Err(failed);
             }
@@ -254,8 +254,8 @@ impl Endpoint {
         unreachable!("it ends with the last time")
     }
 
-    /// Asks once.
-    async fn once(&self, texts: &[&str]) -> Result<Told> {
+    /// Makes one attempt.
+    async fn request_once(&self, texts: &[&str]) -> Result<Attempt> {
         let key = self.key.read()?;
         let mut request = self
             .client()?
@@ -268,75 +268,83 @@ impl Endpoint {
         }
         let mut response = match request.send().await {
             Ok(response) => response,
-            Err(error) => return Ok(Told::Broken(told(error))),
+            Err(error) => return Ok(Attempt::Broken(describe_error(error))),
         };
         let status = response.status();
         let is_later = status == StatusCode::TOO_MANY_REQUESTS
             || status == StatusCode::REQUEST_TIMEOUT
             || status.is_server_error();
         if is_later {
-            return Ok(Told::Later(status, retry_after(&response)));
+            return Ok(Attempt::Later(status, retry_after(&response)));
         }
         if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
-            // What is said of a key may hold a part of it.
+            // The endpoint's message may contain a part of the key.
             return Err(Error::Unauthorized(status.as_u16()));
         }
         let most = match self.dimensions.get() {
             Some(dimensions) => FRAME_BYTES + texts.len() * dimensions * NUMBER_BYTES,
             None => MAX_BYTES,
         };
-        let body = match body(&mut response, most.min(MAX_BYTES)).await {
+        let body = match read_body(&mut response, most.min(MAX_BYTES)).await {
             Ok(Some(body)) => body,
-            Ok(None) => return Err(Error::Odd(format!("more than {most} bytes"))),
-            Err(why) => return Ok(Told::Broken(why)),
+            Ok(None) => {
+                return Err(Error::InvalidResponse(format!(
+                    "the response is longer than {most} bytes"
+                )));
+            }
+            Err(why) => return Ok(Attempt::Broken(why)),
         };
         if !status.is_success() {
             return Err(Error::Refused {
                 status: status.as_u16(),
-                words: words(&body, key.as_ref()),
+                words: error_message(&body, key.as_ref()),
             });
         }
-        self.vectors(texts.len(), &body).map(Told::Vectors)
+        self.parse_vectors(texts.len(), &body).map(Attempt::Vectors)
     }
 
-    /// The vectors of an answer, in the order of what was asked.
-    fn vectors(&self, wanted: usize, body: &[u8]) -> Result<Vec<Vec<f32>>> {
-        let answer: Answer = serde_json::from_slice(body)
-            // Where it went wrong, and nothing of what stands there.
+    /// Parses a response. Returns the vectors in the order of the texts.
+    fn parse_vectors(&self, wanted: usize, body: &[u8]) -> Result<Vec<Vec<f32>>> {
+        let answer: EmbeddingsResponse = serde_json::from_slice(body)
+            // Only the position of the error, never the content.
             .map_err(|error| {
                 let (line, column) = (error.line(), error.column());
-                Error::Odd(format!("not as expected at line {line}, column {column}"))
+                Error::InvalidResponse(format!("unexpected JSON at line {line}, column {column}"))
             })?;
         let mut vectors = vec![None; wanted];
-        for Item { index, embedding } in answer.data {
+        for EmbeddingItem { index, embedding } in answer.data {
             match vectors.get_mut(index) {
                 Some(place @ None) => *place = Some(embedding),
-                _ => return Err(Error::Odd(format!("a vector for text {index} of {wanted}"))),
+                _ => {
+                    return Err(Error::InvalidResponse(format!(
+                        "a second vector, or one out of range, for text {index} of {wanted}"
+                    )));
+                }
             }
         }
         let vectors: Option<Vec<Vec<f32>>> = vectors.into_iter().collect();
-        let mut vectors =
-            vectors.ok_or_else(|| Error::Odd(format!("fewer than {wanted} vectors")))?;
+        let mut vectors = vectors
+            .ok_or_else(|| Error::InvalidResponse(format!("fewer than {wanted} vectors")))?;
         let first = vectors.first().map_or(0, Vec::len);
         let dimensions = *self.dimensions.get().unwrap_or(&first);
         for vector in &mut vectors {
             if vector.len() != dimensions || !(1..=MAX_DIMENSIONS).contains(&dimensions) {
                 let why = format!("a vector of {} numbers, not {dimensions}", vector.len());
-                return Err(Error::Odd(why));
+                return Err(Error::InvalidResponse(why));
             }
             if !vector.iter().all(|number| number.is_finite()) {
-                return Err(Error::Odd("a number that is none".to_owned()));
+                return Err(Error::InvalidResponse("a number is not finite".to_owned()));
             }
-            unit(vector);
+            normalize(vector);
             if vector.iter().all(|number| *number == 0.0) {
-                return Err(Error::Odd("a vector of zeros".to_owned()));
+                return Err(Error::InvalidResponse("a vector has only zeros".to_owned()));
             }
         }
         let _first_one_counts = self.dimensions.set(dimensions);
         Ok(vectors)
     }
 
-    /// Made when it is first needed: what reads certificates takes its time.
+    /// Returns the HTTP client, which is created on first use: loading certificates is slow.
     fn client(&self) -> Result<&Client> {
         if let Some(client) = self.client.get() {
             return Ok(client);
@@ -347,13 +355,13 @@ impl Endpoint {
             .tcp_nodelay(true)
             .user_agent(concat!("rung/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|error| Error::Setting(told(error)))?;
+            .map_err(|error| Error::InvalidConfig(describe_error(error)))?;
         Ok(self.client.get_or_init(|| client))
     }
 }
 
-/// What goes wrong on the way, without the address, which may hold something secret. The cause is what tells.
-fn told(error: reqwest::Error) -> String {
+/// Describes a transport error by its root cause, without the URL, which may contain a secret.
+fn describe_error(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut cause: &dyn std::error::Error = &error;
     while let Some(next) = cause.source() {
@@ -362,7 +370,7 @@ fn told(error: reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// In how many seconds it wants to be asked again: a number of them, or a moment.
+/// Parses `Retry-After`, which is a number of seconds or a date.
 fn retry_after(response: &Response) -> Option<u64> {
     let said = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
     if let Ok(seconds) = said.trim().parse() {
@@ -373,13 +381,13 @@ fn retry_after(response: &Response) -> Option<u64> {
     Some(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// The body of an answer; nothing where it is too long, and what happened where it broke off.
-async fn body(
+/// Reads a response body. Returns `None` if it is too long, and an error if it breaks off.
+async fn read_body(
     response: &mut Response,
     most: usize,
 ) -> std::result::Result<Option<Vec<u8>>, String> {
     let mut all = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(told)? {
+    while let Some(piece) = response.chunk().await.map_err(describe_error)? {
         if all.len() + piece.len() > most {
             return Ok(None);
         }
@@ -388,8 +396,8 @@ async fn body(
     Ok(Some(all))
 }
 
-/// What an endpoint says of its refusal, where it says so as others do; and nothing where a part of the key is in it.
-fn words(body: &[u8], key: Option<&Secret<String>>) -> String {
+/// Returns the message of a JSON error body, or an empty string if there is none or it contains a part of the key.
+fn error_message(body: &[u8], key: Option<&Secret<String>>) -> String {
     let said: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let said = match &said["error"] {
         serde_json::Value::String(said) => Some(said.as_str()),
@@ -400,7 +408,7 @@ fn words(body: &[u8], key: Option<&Secret<String>>) -> String {
     };
     let is_secret = key.is_some_and(|key| {
         let key = key.expose().as_bytes();
-        let parts = key.windows(SECRET_BYTES.min(key.len()).max(1));
+        let parts = key.windows(MIN_SECRET_BYTES.min(key.len()).max(1));
         parts
             .into_iter()
             .any(|part| said.as_bytes().windows(part.len()).any(|said| said == part))
@@ -409,11 +417,11 @@ fn words(body: &[u8], key: Option<&Secret<String>>) -> String {
         return String::new();
     }
     let plain = |char: char| if char.is_control() { ' ' } else { char };
-    let shown: String = said.chars().take(WORDS).map(plain).collect();
+    let shown: String = said.chars().take(MAX_MESSAGE_CHARS).map(plain).collect();
     format!(", {shown:?}")
 }
 
-/// What waits for endpoints: made when the first is asked, and there until the process ends.
+/// Returns the shared runtime, which is created on first use and lives until the process ends.
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     if let Some(runtime) = RUNTIME.get() {
@@ -424,6 +432,6 @@ fn runtime() -> Result<&'static Runtime> {
         .thread_name("embeddings")
         .enable_all()
         .build()
-        .map_err(|error| Error::Setting(error.to_string()))?;
+        .map_err(|error| Error::InvalidConfig(error.to_string()))?;
     Ok(RUNTIME.get_or_init(|| made))
 }

@@ -1,4 +1,4 @@
-//! Why a text has no vector.
+//! Embedding errors.
 
 use std::path::Path;
 
@@ -7,52 +7,51 @@ use rung_fault::{Code, Coded};
 /// [`std::result::Result`] with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a text has no vector. No error has an address or the place of a folder: whoever named them knows them, and others need not.
+/// An embedding error. Errors contain neither addresses nor folder paths: the operator knows them, and clients must not.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A folder or a file that is no model, or none that is understood.
-    #[error("{file} is not of a model that can be used: {why}")]
+    /// The folder or file is not a supported model.
+    #[error("{file} is not a usable model: {why}")]
     Model {
-        /// Which one, without where it is.
+        /// The file name without its folder.
         file: String,
-        /// Why not.
         why: String,
     },
-    /// An endpoint that cannot be asked as it is said.
+    /// The endpoint's configuration is invalid.
     #[error("the endpoint cannot be used: {0}")]
-    Setting(String),
-    /// The key of an endpoint is not where it should be.
+    InvalidConfig(String),
+    /// The endpoint's key cannot be read.
     #[error("the key of the endpoint cannot be read: {0}")]
     Key(String),
-    /// The endpoint does not answer.
-    #[error("the endpoint could not be asked: {0}")]
+    /// The endpoint did not respond.
+    #[error("the endpoint cannot be reached: {0}")]
     Unreachable(String),
-    /// The endpoint does not take the key.
-    #[error("the endpoint does not take the key: status {0}")]
+    /// The endpoint rejected the key.
+    #[error("the endpoint rejected the key: status {0}")]
     Unauthorized(u16),
-    /// The endpoint refuses.
-    #[error("the endpoint refused: status {status}{words}")]
+    /// The endpoint refused the request.
+    #[error("the endpoint refused the request: status {status}{words}")]
     Refused {
-        /// What it answered.
+        /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// The endpoint's message.
         words: String,
     },
-    /// The endpoint wants to be asked later, or failed, again and again.
-    #[error("the endpoint embeds nothing now: status {status}")]
+    /// The endpoint is overloaded or failing, also after retries.
+    #[error("the endpoint is unavailable: status {status}")]
     Busy {
-        /// What it answered last.
+        /// The last HTTP status.
         status: u16,
-        /// In how many seconds it wants to be asked again.
+        /// The endpoint's `Retry-After` in seconds.
         seconds: Option<u64>,
     },
-    /// The endpoint gave something that is no answer to what was asked.
-    #[error("the endpoint gave what are no embeddings: {0}")]
-    Odd(String),
-    /// There was no time left.
+    /// The endpoint returned an invalid response.
+    #[error("the endpoint returned an invalid response: {0}")]
+    InvalidResponse(String),
+    /// The deadline passed.
     #[error("the texts were not embedded in time")]
-    Late,
+    TimedOut,
 }
 
 impl Error {
@@ -71,12 +70,12 @@ impl Error {
 impl Coded for Error {
     fn code(&self) -> Code {
         match self {
-            Self::Model { .. } | Self::Setting(_) | Self::Key(_) => Code::InvalidSetting,
+            Self::Model { .. } | Self::InvalidConfig(_) | Self::Key(_) => Code::InvalidSetting,
             Self::Unreachable(_) => Code::SourceUnavailable,
             Self::Unauthorized(_) => Code::SourceUnauthorized,
             Self::Refused { .. } => Code::SourceRefused,
-            Self::Busy { .. } | Self::Odd(_) => Code::SourceFailed,
-            Self::Late => Code::DeadlineExceeded,
+            Self::Busy { .. } | Self::InvalidResponse(_) => Code::SourceFailed,
+            Self::TimedOut => Code::DeadlineExceeded,
         }
     }
 
@@ -85,18 +84,18 @@ impl Coded for Error {
             Self::Model { .. } => {
                 "a model is a folder with tokenizer.json and model.safetensors, and config.json where it is a BERT; see docs/db.md"
             }
-            Self::Setting(_) | Self::Key(_) | Self::Unauthorized(_) => {
-                "see url, model, key_env and key_file in the settings"
+            Self::InvalidConfig(_) | Self::Key(_) | Self::Unauthorized(_) => {
+                "check url, model, key_env and key_file in the settings"
             }
-            Self::Unreachable(_) => "see that the endpoint runs, then do it again",
+            Self::Unreachable(_) => "check that the endpoint is running, then try again",
             Self::Busy {
                 seconds: Some(seconds),
                 ..
-            } => return Some(format!("do it again in {seconds} seconds")),
-            Self::Busy { .. } => "do it again later",
-            Self::Late => "give it more time, or embed fewer texts at once",
-            Self::Refused { .. } | Self::Odd(_) => {
-                "see that the settings name a model of embeddings, and its dimensions"
+            } => return Some(format!("try again in {seconds} seconds")),
+            Self::Busy { .. } => "try again later",
+            Self::TimedOut => "raise the time limit, or embed fewer texts at once",
+            Self::Refused { .. } | Self::InvalidResponse(_) => {
+                "check that the settings name an embedding model and its dimensions"
             }
         };
         Some(hint.to_owned())

@@ -1,87 +1,87 @@
-//! Texts as vectors, so that what means the same is near.
+//! Text embeddings.
 //!
-//! Owns: models in folders (a static [table](Model) of pieces, or an encoder of the BERT family) and how they are worked out, and
-//! endpoints that do it elsewhere. Refuses to know: what the texts are, where their vectors are kept, and who may name a folder or an
-//! address.
+//! Owns: local models (a static [table](EmbeddingModel) of token vectors, or a BERT encoder), their evaluation, and remote
+//! endpoints. Refuses to know: what the texts are, where vectors are stored, and who may choose a folder or an address.
 //!
-//! The laws it keeps: equal ids mean equal vectors for equal texts; a vector has length one, or is zeros where a text says nothing; and
-//! the key of an endpoint is in no error, whatever the endpoint answers.
+//! The laws it keeps: equal ids mean equal vectors for equal texts; a vector has length one, or is all zeros if the text has no
+//! tokens; the key of an endpoint appears in no error, whatever the endpoint responds.
 
 mod bert;
 mod endpoint;
 mod error;
+mod import;
 mod model;
-mod pieces;
 mod table;
-mod take;
 mod tensors;
 mod threads;
+mod tokenizer;
 mod wheel;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use endpoint::Endpoint;
-pub use endpoint::{Key, Said};
+pub use endpoint::{EndpointConfig, EndpointKey};
 pub use error::{Error, Result};
-pub use model::Model;
-pub use take::{Taken, take};
+pub use import::{ImportedModel, import_model};
+pub use model::EmbeddingModel;
 
-/// What a text is embedded for. Some models want to be told.
+/// The purpose of an embedding. Some models need a different prefix for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// To be found.
+    /// A text to be searched.
     Document,
-    /// To find others.
+    /// A search query.
     Query,
 }
 
-/// What a model wants to read before a text.
+/// The prefixes that a model expects before a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prefixes {
-    /// Before what is to be found.
+    /// The prefix of documents.
     pub document: String,
-    /// Before what finds others.
+    /// The prefix of queries.
     pub query: String,
 }
 
-/// Where vectors come from.
+/// The source of embeddings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// The model in a folder.
+pub enum EmbeddingSource {
     Folder(PathBuf),
-    /// An endpoint.
-    Endpoint(Said),
+    Endpoint(EndpointConfig),
 }
 
-/// Who makes vectors of texts.
+/// Embeds texts by a local model or an endpoint.
 #[derive(Debug)]
 pub struct Embedder {
-    by: By,
+    backend: Backend,
     prefixes: Prefixes,
 }
 
 #[derive(Debug)]
-enum By {
-    Model(Model),
+enum Backend {
+    Model(EmbeddingModel),
     Endpoint(Endpoint),
 }
 
 impl Embedder {
-    /// A model is loaded now; an endpoint is asked when there is something to embed.
-    pub fn new(source: &Source, prefixes: Prefixes) -> Result<Self> {
+    /// Loads a local model; an endpoint is first contacted when there is a text to embed.
+    pub fn new(source: &EmbeddingSource, prefixes: Prefixes) -> Result<Self> {
         let by = match source {
-            Source::Folder(folder) => By::Model(Model::open(folder)?),
-            Source::Endpoint(said) => By::Endpoint(Endpoint::new(said)?),
+            EmbeddingSource::Folder(folder) => Backend::Model(EmbeddingModel::open(folder)?),
+            EmbeddingSource::Endpoint(said) => Backend::Endpoint(Endpoint::new(said)?),
         };
-        Ok(Self { by, prefixes })
+        Ok(Self {
+            backend: by,
+            prefixes,
+        })
     }
 
-    /// What its vectors can be compared with: those of the same id.
+    /// Returns the id. Only vectors of the same id are comparable.
     pub fn id(&self) -> String {
-        let id = match &self.by {
-            By::Model(model) => model.id().to_owned(),
-            By::Endpoint(endpoint) => endpoint.id(),
+        let id = match &self.backend {
+            Backend::Model(model) => model.id().to_owned(),
+            Backend::Endpoint(endpoint) => endpoint.id(),
         };
         match self.prefixes.document.as_str() {
             "" => id,
@@ -89,15 +89,15 @@ impl Embedder {
         }
     }
 
-    /// Numbers of a vector. An endpoint that was not told to us is asked.
+    /// Returns the length of the vectors. If unknown, it is requested from the endpoint.
     pub fn dimensions(&self) -> Result<usize> {
-        match &self.by {
-            By::Model(model) => Ok(model.dimensions()),
-            By::Endpoint(endpoint) => endpoint.dimensions(),
+        match &self.backend {
+            Backend::Model(model) => Ok(model.dimensions()),
+            Backend::Endpoint(endpoint) => endpoint.dimensions(),
         }
     }
 
-    /// The vectors of texts, each of length one; or zeros, where a text says nothing. After `ends` it is given up.
+    /// Embeds texts as vectors of length one, or zeros if a text has no tokens. Fails after `ends`.
     pub fn embed<T: AsRef<str> + Sync>(
         &self,
         texts: &[T],
@@ -109,9 +109,9 @@ impl Embedder {
             Purpose::Query => &self.prefixes.query,
         };
         if prefix.is_empty() {
-            return match &self.by {
-                By::Model(model) => model.embed(texts, ends),
-                By::Endpoint(endpoint) => endpoint.embed(texts, ends),
+            return match &self.backend {
+                Backend::Model(model) => model.embed(texts, ends),
+                Backend::Endpoint(endpoint) => endpoint.embed(texts, ends),
             };
         }
         let texts: Vec<String> = texts
@@ -121,9 +121,9 @@ impl Embedder {
                 text => format!("{prefix}{text}"),
             })
             .collect();
-        match &self.by {
-            By::Model(model) => model.embed(&texts, ends),
-            By::Endpoint(endpoint) => endpoint.embed(&texts, ends),
+        match &self.backend {
+            Backend::Model(model) => model.embed(&texts, ends),
+            Backend::Endpoint(endpoint) => endpoint.embed(&texts, ends),
         }
     }
 }

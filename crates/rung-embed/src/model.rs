@@ -1,4 +1,4 @@
-//! A model in a folder. Which kind it is follows from what is in it.
+//! A model in a folder. The kind is detected from the files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,45 +9,45 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
 use crate::bert::Bert;
-use crate::table::Table;
-use crate::tensors::Tensors;
-use crate::threads::on_threads;
+use crate::table::EmbeddingTable;
+use crate::tensors::TensorFile;
+use crate::threads::map_parallel;
 use crate::{Error, Result};
 
-/// Texts that one thread embeds by a table at once.
-const TABLE_TEXTS: usize = 64;
+/// Texts per work item of a table.
+const TABLE_BATCH_TEXTS: usize = 64;
 
-/// Pieces that one thread embeds by an encoder at once. Matrices are no faster for being larger, and take more memory.
-const BERT_PIECES: usize = 512;
+/// Tokens per work item of an encoder. Larger matrices are no faster and need more memory.
+const BERT_BATCH_TOKENS: usize = 512;
 
-/// A model that was loaded.
-pub struct Model {
-    kind: Kind,
+/// A loaded model.
+pub struct EmbeddingModel {
+    kind: ModelKind,
     id: String,
 }
 
-impl fmt::Debug for Model {
+impl fmt::Debug for EmbeddingModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind(), self.id)
     }
 }
 
-enum Kind {
-    Table(Box<Table>),
+enum ModelKind {
+    Table(Box<EmbeddingTable>),
     Bert(Box<Bert>),
 }
 
-impl Model {
-    /// Loads the model of a folder: `tokenizer.json` with a table or an encoder in a file of tensors, and what belongs to it.
+impl EmbeddingModel {
+    /// Loads the model in a folder: `tokenizer.json`, one safetensors file with a table or an encoder, and configuration files.
     pub fn open(folder: &Path) -> Result<Self> {
-        let mut tensors = Tensors::open(&numbers(folder)?)?;
-        let kind = match Table::name(&tensors) {
-            Some(name) => Kind::Table(Box::new(Table::open(folder, &tensors, name)?)),
-            None => Kind::Bert(Box::new(Bert::open(folder, &tensors)?)),
+        let mut tensors = TensorFile::open(&find_tensor_file(folder)?)?;
+        let kind = match EmbeddingTable::tensor_name(&tensors) {
+            Some(name) => ModelKind::Table(Box::new(EmbeddingTable::open(folder, &tensors, name)?)),
+            None => ModelKind::Bert(Box::new(Bert::open(folder, &tensors)?)),
         };
         let (pieces, manner) = match &kind {
-            Kind::Table(table) => (table.pieces(), "mean".to_owned()),
-            Kind::Bert(bert) => (bert.pieces(), bert.manner()),
+            ModelKind::Table(table) => (table.tokenizer(), "mean".to_owned()),
+            ModelKind::Bert(bert) => (bert.tokenizer(), bert.settings()),
         };
         let mut digest = Sha256::new();
         digest.update(tensors.digest()?);
@@ -57,58 +57,58 @@ impl Model {
         Ok(Self { kind, id })
     }
 
-    /// What it is: `table` or `bert`.
+    /// Returns `table` or `bert`.
     pub fn kind(&self) -> &'static str {
         match &self.kind {
-            Kind::Table(_) => "table",
-            Kind::Bert(_) => "bert",
+            ModelKind::Table(_) => "table",
+            ModelKind::Bert(_) => "bert",
         }
     }
 
-    /// The digest of everything that its vectors depend on.
+    /// Returns the digest of everything that the vectors depend on.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Numbers of a vector.
+    /// Returns the length of the vectors.
     pub fn dimensions(&self) -> usize {
         match &self.kind {
-            Kind::Table(table) => table.dimensions(),
-            Kind::Bert(bert) => bert.dimensions(),
+            ModelKind::Table(table) => table.dimensions(),
+            ModelKind::Bert(bert) => bert.dimensions(),
         }
     }
 
-    /// The vectors of texts, each of length one; or zeros, where nothing in a text is known. After `ends` it is given up.
+    /// Embeds texts as vectors of length one, or zeros if a text has no known tokens. Fails after `ends`.
     pub fn embed<T: AsRef<str> + Sync>(
         &self,
         texts: &[T],
         ends: Option<Instant>,
     ) -> Result<Vec<Vec<f32>>> {
         let mut vectors = match &self.kind {
-            Kind::Table(table) => {
-                let pieces: Vec<&[T]> = texts.chunks(TABLE_TEXTS).collect();
+            ModelKind::Table(table) => {
+                let pieces: Vec<&[T]> = texts.chunks(TABLE_BATCH_TEXTS).collect();
                 let each = |texts: &&[T]| {
                     let vectors = texts.iter().map(|text| table.vector(text.as_ref()));
                     vectors.collect::<Result<Vec<_>>>()
                 };
-                on_threads(&pieces, ends, each)?.concat()
+                map_parallel(&pieces, ends, each)?.concat()
             }
-            Kind::Bert(bert) => by_encoder(bert, texts, ends)?,
+            ModelKind::Bert(bert) => embed_with_encoder(bert, texts, ends)?,
         };
         for vector in &mut vectors {
-            unit(vector);
+            normalize(vector);
         }
         Ok(vectors)
     }
 }
 
-/// Texts of about the same length are embedded together.
-fn by_encoder<T: AsRef<str> + Sync>(
+/// Embeds texts of similar length together.
+fn embed_with_encoder<T: AsRef<str> + Sync>(
     bert: &Bert,
     texts: &[T],
     ends: Option<Instant>,
 ) -> Result<Vec<Vec<f32>>> {
-    let pieces = on_threads(texts, ends, |text| bert.pieces().of(text.as_ref()))?;
+    let pieces = map_parallel(texts, ends, |text| bert.tokenizer().tokenize(text.as_ref()))?;
     let mut order: Vec<usize> = (0..texts.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse(pieces[*at].len()));
     let mut work: Vec<Vec<usize>> = Vec::new();
@@ -122,11 +122,11 @@ fn by_encoder<T: AsRef<str> + Sync>(
             }
             _ => {
                 work.push(vec![at]);
-                room = BERT_PIECES.saturating_sub(length);
+                room = BERT_BATCH_TOKENS.saturating_sub(length);
             }
         }
     }
-    let done = on_threads(&work, ends, |own| {
+    let done = map_parallel(&work, ends, |own| {
         let texts: Vec<&[u32]> = own.iter().map(|at| &pieces[*at][..]).collect();
         bert.vectors(&texts)
     })?;
@@ -139,9 +139,9 @@ fn by_encoder<T: AsRef<str> + Sync>(
     Ok(vectors)
 }
 
-/// Brings a vector to length one. What has no direction, or none that can be told, becomes zeros.
+/// Normalizes a vector to length one. A vector whose length is zero, subnormal or not finite becomes zeros.
 #[expect(clippy::cast_possible_truncation, reason = "it was made to fit")]
-pub(crate) fn unit(vector: &mut [f32]) {
+pub(crate) fn normalize(vector: &mut [f32]) {
     let square = |number: &f32| f64::from(*number) * f64::from(*number);
     let length = vector.iter().map(square).sum::<f64>().sqrt();
     let is_something = length.is_normal();
@@ -154,8 +154,8 @@ pub(crate) fn unit(vector: &mut [f32]) {
     }
 }
 
-/// The file of tensors in a folder: `model.safetensors`, or the only one.
-fn numbers(folder: &Path) -> Result<PathBuf> {
+/// Returns the tensor file in a folder: `model.safetensors`, or the only `.safetensors` file.
+fn find_tensor_file(folder: &Path) -> Result<PathBuf> {
     let usual = folder.join("model.safetensors");
     if usual.is_file() {
         return Ok(usual);
@@ -172,14 +172,14 @@ fn numbers(folder: &Path) -> Result<PathBuf> {
         Some(path) if found.is_empty() => Ok(path),
         Some(_) => Err(Error::model(
             folder,
-            "it has several files of tensors, none of which is model.safetensors",
+            "it has several safetensors files, none of them model.safetensors",
         )),
-        None => Err(Error::model(folder, "it has no model.safetensors")),
+        None => Err(Error::model(folder, "model.safetensors is missing")),
     }
 }
 
-/// A file of JSON, if there is one.
-pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+/// Reads a JSON file. Returns `None` if it does not exist.
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     match std::fs::read(path) {
         Ok(text) => serde_json::from_slice(&text)
             .map(Some)

@@ -1,48 +1,52 @@
-//! A static table: each piece has a row, and a text is the mean of its rows.
+//! A static embedding table: each token has a row, and the embedding of a text is the mean of its rows.
 
 use std::path::Path;
 
-use crate::model::read;
-use crate::pieces::Pieces;
-use crate::tensors::{Rows, Tensors};
+use crate::model::read_json;
+use crate::tensors::{TensorFile, TensorRows};
+use crate::tokenizer::TextTokenizer;
 use crate::{Error, Result};
 
-/// Pieces of a text that count. What comes after so many hardly moves the mean.
-const MOST: usize = 8_192;
+/// Tokens of a text that are used. Later tokens hardly change the mean.
+const MAX_TOKENS: usize = 8_192;
 
-/// The same, where a table is made to be read so and does not say otherwise.
-const MOST_DISTILLED: usize = 512;
+/// The default token limit of a distilled table.
+const DEFAULT_DISTILLED_TOKENS: usize = 512;
 
-/// A table.
-pub(crate) struct Table {
-    pieces: Pieces,
-    rows: Rows,
-    /// The row of each piece, where it is not the one of its number.
+pub(crate) struct EmbeddingTable {
+    tokenizer: TextTokenizer,
+    rows: TensorRows,
+    /// The row of each token. `None`: the row with the token's id.
     row_of: Option<Vec<usize>>,
-    /// How much each piece counts, where they do not count the same.
+    /// The weight of each token. `None`: all weights are equal.
     weights: Option<Vec<f32>>,
-    /// The piece that stands for what is none, where it does not count.
+    /// The unknown token, if it is skipped.
     unknown: Option<u32>,
-    /// Characters of a text that are looked at.
-    chars: usize,
+    /// Characters of a text that are tokenized.
+    max_chars: usize,
 }
 
-impl Table {
-    /// The name of the table in its file, if there is one: one is by the pieces of a language model, another distilled from an encoder.
-    pub(crate) fn name(tensors: &Tensors) -> Option<&'static str> {
+impl EmbeddingTable {
+    /// Returns the name of the table's tensor, if there is one: `embedding.weight` of a language model, or `embeddings` of a
+    /// distilled encoder.
+    pub(crate) fn tensor_name(tensors: &TensorFile) -> Option<&'static str> {
         let names = ["embedding.weight", "embeddings"];
         names.into_iter().find(|name| tensors.has(name))
     }
 
-    pub(crate) fn open(folder: &Path, tensors: &Tensors, name: &str) -> Result<Self> {
+    pub(crate) fn open(folder: &Path, tensors: &TensorFile, name: &str) -> Result<Self> {
         let path = folder.join("tokenizer.json");
         let distilled = name == "embeddings";
-        let most = if distilled { said(folder)? } else { MOST };
-        let pieces = Pieces::open(&path, most, false)?;
+        let most = if distilled {
+            max_tokens(folder)?
+        } else {
+            MAX_TOKENS
+        };
+        let pieces = TextTokenizer::open(&path, most, false)?;
         let rows = tensors.rows(name)?;
         let row_of = tensors.has("mapping").then(|| {
             let within = 0..rows.len();
-            tensors.places("mapping", &within)
+            tensors.indices("mapping", &within)
         });
         let row_of = row_of.transpose()?;
         let weights = tensors.has("weights").then(|| {
@@ -52,29 +56,32 @@ impl Table {
         let weights = weights.transpose()?;
         let known = row_of.as_ref().map_or(rows.len(), Vec::len);
         let weighed = weights.as_ref().map_or(known, Vec::len);
-        if known < pieces.len() || weighed < pieces.len() {
+        if known < pieces.vocabulary_len() || weighed < pieces.vocabulary_len() {
             let why = format!(
-                "it has {} pieces, and the table {} rows",
-                pieces.len(),
+                "it has {} tokens, but the table has {} rows",
+                pieces.vocabulary_len(),
                 known.min(weighed)
             );
             return Err(Error::model(&path, why));
         }
         let (unknown, chars) = if distilled {
-            let mut lengths: Vec<usize> = pieces.all().map(|piece| piece.chars().count()).collect();
+            let mut lengths: Vec<usize> = pieces
+                .vocabulary()
+                .map(|piece| piece.chars().count())
+                .collect();
             lengths.sort_unstable();
             let median = lengths.get(lengths.len() / 2).copied().unwrap_or(1);
-            (unknown(&path, &pieces)?, most.saturating_mul(median))
+            (unknown_token(&path, &pieces)?, most.saturating_mul(median))
         } else {
             (None, usize::MAX)
         };
         Ok(Self {
-            pieces,
+            tokenizer: pieces,
             rows,
             row_of,
             weights,
             unknown,
-            chars,
+            max_chars: chars,
         })
     }
 
@@ -82,16 +89,16 @@ impl Table {
         self.rows.width
     }
 
-    pub(crate) fn pieces(&self) -> &Pieces {
-        &self.pieces
+    pub(crate) fn tokenizer(&self) -> &TextTokenizer {
+        &self.tokenizer
     }
 
-    /// The direction of a text; zeros where it has no pieces.
+    /// Returns the sum of the rows of a text: zeros if it has no tokens. The length is not normalized.
     pub(crate) fn vector(&self, text: &str) -> Result<Vec<f32>> {
-        let end = text.char_indices().nth(self.chars);
+        let end = text.char_indices().nth(self.max_chars);
         let text = &text[..end.map_or(text.len(), |(at, _)| at)];
         let mut sum = vec![0.0; self.rows.width];
-        for piece in self.pieces.of(text)? {
+        for piece in self.tokenizer.tokenize(text)? {
             if self.unknown == Some(piece) {
                 continue;
             }
@@ -111,20 +118,22 @@ impl Table {
     }
 }
 
-/// Pieces of a text that count, as `config.json` says.
-fn said(folder: &Path) -> Result<usize> {
-    let said: Option<serde_json::Value> = read(&folder.join("config.json"))?;
+/// Returns the token limit of a distilled table, from `config.json`.
+fn max_tokens(folder: &Path) -> Result<usize> {
+    let said: Option<serde_json::Value> = read_json(&folder.join("config.json"))?;
     let most = said.and_then(|said| said["max_length"].as_u64());
     let most = most.and_then(|most| usize::try_from(most).ok());
-    Ok(most.unwrap_or(MOST_DISTILLED).clamp(1, MOST))
+    Ok(most
+        .unwrap_or(DEFAULT_DISTILLED_TOKENS)
+        .clamp(1, MAX_TOKENS))
 }
 
-/// The piece that stands for what is none.
-fn unknown(path: &Path, pieces: &Pieces) -> Result<Option<u32>> {
-    let said: serde_json::Value = read(path)?.unwrap_or_default();
+/// Returns the unknown token's id, from `tokenizer.json`.
+fn unknown_token(path: &Path, pieces: &TextTokenizer) -> Result<Option<u32>> {
+    let said: serde_json::Value = read_json(path)?.unwrap_or_default();
     let model = &said["model"];
     let numbered = model["unk_id"]
         .as_u64()
         .and_then(|id| u32::try_from(id).ok());
-    Ok(numbered.or_else(|| pieces.number(model["unk_token"].as_str()?)))
+    Ok(numbered.or_else(|| pieces.token_id(model["unk_token"].as_str()?)))
 }

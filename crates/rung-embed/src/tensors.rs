@@ -1,5 +1,5 @@
-//! Numbers in a file of named tensors (`.safetensors`): a length, a description in JSON, and the numbers themselves. Each is read
-//! when it is asked for, so that nothing is in memory twice.
+//! Reading of `.safetensors` files: a length, a JSON header, and the tensor data. Each tensor is read on request, so nothing is
+//! in memory twice.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,15 +13,15 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Error, Result};
 
-/// Bytes of a description, at most. That of a model with a thousand tensors has a hundred thousand.
-const MAX_HEAD_BYTES: u64 = 16 << 20;
+/// Bytes of a header. A model with a thousand tensors has about a hundred thousand.
+const MAX_HEADER_BYTES: u64 = 16 << 20;
 
-/// Bytes that are read at once.
-const PIECE: usize = 1 << 20;
+/// Bytes per read.
+const CHUNK_BYTES: usize = 1 << 20;
 
-/// What a number is kept as.
+/// The stored type of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-enum Kind {
+enum DType {
     F64,
     F32,
     F16,
@@ -33,7 +33,7 @@ enum Kind {
     Other,
 }
 
-impl Kind {
+impl DType {
     fn bytes(self) -> usize {
         match self {
             Self::F64 | Self::I64 => 8,
@@ -43,7 +43,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is read as numbers to reckon with.
+    /// Returns true if the type can be read as `f32`.
     fn is_number(self) -> bool {
         match self {
             Self::F64 | Self::F32 | Self::F16 | Self::BF16 | Self::I8 => true,
@@ -51,32 +51,32 @@ impl Kind {
         }
     }
 
-    /// The number that these bytes are.
+    /// Converts the bytes of one number.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "what is known better than that does not count"
     )]
     fn number(self, bytes: &[u8]) -> f32 {
         match self {
-            Self::F64 => f64::from_le_bytes(sized(bytes)) as f32,
-            Self::F32 => f32::from_le_bytes(sized(bytes)),
-            Self::F16 => half(u16::from_le_bytes(sized(bytes))),
-            Self::BF16 => f32::from_bits(u32::from(u16::from_le_bytes(sized(bytes))) << 16),
-            Self::I8 => f32::from(i8::from_le_bytes(sized(bytes))),
-            // Refused where it is asked for.
+            Self::F64 => f64::from_le_bytes(to_array(bytes)) as f32,
+            Self::F32 => f32::from_le_bytes(to_array(bytes)),
+            Self::F16 => f16_to_f32(u16::from_le_bytes(to_array(bytes))),
+            Self::BF16 => f32::from_bits(u32::from(u16::from_le_bytes(to_array(bytes))) << 16),
+            Self::I8 => f32::from(i8::from_le_bytes(to_array(bytes))),
+            // Callers check `is_number` first.
             Self::I64 | Self::I32 | Self::Other => f32::NAN,
         }
     }
 }
 
-/// Bytes that are as many as a number has.
-fn sized<const N: usize>(bytes: &[u8]) -> [u8; N] {
+/// Converts a slice to an array; zeros if the lengths differ.
+fn to_array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.try_into().unwrap_or([0; N])
 }
 
-/// A number of 16 bits.
-fn half(bits: u16) -> f32 {
-    // What lies between the exponents of both forms.
+/// Converts a half-precision number.
+fn f16_to_f32(bits: u16) -> f32 {
+    // The difference of the exponent biases, as a factor.
     const APART: f32 = f32::from_bits((254 - 15) << 23);
     let bits = u32::from(bits);
     let size = if bits & 0x7C00 == 0x7C00 {
@@ -88,36 +88,35 @@ fn half(bits: u16) -> f32 {
 }
 
 #[derive(Debug, Deserialize)]
-struct Described {
-    dtype: Kind,
+struct TensorInfo {
+    dtype: DType,
     shape: Vec<usize>,
     data_offsets: [u64; 2],
 }
 
-/// A file of tensors.
 #[derive(Debug)]
-pub(crate) struct Tensors {
+pub(crate) struct TensorFile {
     path: PathBuf,
     file: File,
-    /// Where the numbers begin.
+    /// The offset of the tensor data.
     start: u64,
-    of: HashMap<String, Described>,
+    tensors: HashMap<String, TensorInfo>,
 }
 
-/// Rows of numbers, as they lie in their file.
+/// A matrix in its stored type.
 #[derive(Debug)]
-pub(crate) struct Rows {
-    kind: Kind,
+pub(crate) struct TensorRows {
+    kind: DType,
     pub(crate) width: usize,
     bytes: Vec<u8>,
 }
 
-impl Rows {
+impl TensorRows {
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() / (self.width * self.kind.bytes())
     }
 
-    /// The numbers of a row, if there is such a row.
+    /// Returns the numbers of a row, if it exists.
     pub(crate) fn row(&self, at: usize) -> Option<impl Iterator<Item = f32> + '_> {
         let each = self.kind.bytes();
         let row = at.checked_mul(self.width * each)?;
@@ -126,7 +125,7 @@ impl Rows {
     }
 }
 
-impl Tensors {
+impl TensorFile {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let wrong = |why: &str| Error::model(path, why);
         let failed = |error: std::io::Error| Error::model(path, error);
@@ -135,18 +134,18 @@ impl Tensors {
         let mut head = [0; 8];
         file.read_exact(&mut head).map_err(failed)?;
         let head = u64::from_le_bytes(head);
-        if head > MAX_HEAD_BYTES || head + 8 > length {
-            return Err(wrong("its description is longer than it can be"));
+        if head > MAX_HEADER_BYTES || head + 8 > length {
+            return Err(wrong("its header is too long"));
         }
         let mut text = vec![0; usize::try_from(head).unwrap_or(0)];
         file.read_exact(&mut text).map_err(failed)?;
         let mut described: HashMap<String, serde_json::Value> = serde_json::from_slice(&text)
-            .map_err(|error| Error::model(path, format!("its description: {error}")))?;
+            .map_err(|error| Error::model(path, format!("its header is not valid: {error}")))?;
         described.remove("__metadata__");
         let start = head + 8;
         let mut of = HashMap::new();
         for (name, described) in described {
-            let described: Described = serde_json::from_value(described)
+            let described: TensorInfo = serde_json::from_value(described)
                 .map_err(|error| Error::model(path, format!("{name}: {error}")))?;
             let [from, to] = described.data_offsets;
             let numbers = described
@@ -154,10 +153,12 @@ impl Tensors {
                 .iter()
                 .try_fold(1_usize, |all, side| all.checked_mul(*side));
             let bytes = numbers.and_then(|numbers| numbers.checked_mul(described.dtype.bytes()));
-            let fits = described.dtype == Kind::Other
+            let fits = described.dtype == DType::Other
                 || bytes.and_then(|bytes| u64::try_from(bytes).ok()) == to.checked_sub(from);
             if from > to || to > length - start || !fits {
-                return Err(wrong(&format!("{name} does not lie in it as it says")));
+                return Err(wrong(&format!(
+                    "the offsets of the tensor {name} are not valid"
+                )));
             }
             of.insert(name, described);
         }
@@ -165,15 +166,15 @@ impl Tensors {
             path: path.to_owned(),
             file,
             start,
-            of,
+            tensors: of,
         })
     }
 
-    /// The digest of the whole file.
+    /// Returns the digest of the whole file.
     pub(crate) fn digest(&mut self) -> Result<[u8; 32]> {
         let failed = |error: std::io::Error| Error::model(&self.path, error);
         let mut digest = Sha256::new();
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; CHUNK_BYTES];
         (&self.file).seek(SeekFrom::Start(0)).map_err(failed)?;
         loop {
             match (&self.file).read(&mut piece).map_err(failed)? {
@@ -183,34 +184,34 @@ impl Tensors {
         }
     }
 
-    /// Whether there is a tensor of that name.
+    /// Returns true if there is a tensor with this name.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.of.contains_key(name)
+        self.tensors.contains_key(name)
     }
 
-    /// The sides of a tensor.
+    /// Returns the shape of a tensor.
     pub(crate) fn shape(&self, name: &str) -> Result<&[usize]> {
-        Ok(&self.described(name)?.shape)
+        Ok(&self.tensor_info(name)?.shape)
     }
 
-    fn described(&self, name: &str) -> Result<&Described> {
-        let missing = || Error::model(&self.path, format!("it has no tensor {name}"));
-        self.of.get(name).ok_or_else(missing)
+    fn tensor_info(&self, name: &str) -> Result<&TensorInfo> {
+        let missing = || Error::model(&self.path, format!("the tensor {name} is missing"));
+        self.tensors.get(name).ok_or_else(missing)
     }
 
-    /// Reads the bytes of a tensor, piece by piece.
-    fn each(&self, name: &str, mut take: impl FnMut(&[u8])) -> Result<()> {
+    /// Reads the bytes of a tensor in chunks.
+    fn read_chunks(&self, name: &str, mut take: impl FnMut(&[u8])) -> Result<()> {
         let failed = |error: std::io::Error| Error::model(&self.path, error);
-        let [from, to] = self.described(name)?.data_offsets;
+        let [from, to] = self.tensor_info(name)?.data_offsets;
         let mut file = &self.file;
         file.seek(SeekFrom::Start(self.start + from))
             .map_err(failed)?;
         let mut left = usize::try_from(to - from)
             .map_err(|error| Error::model(&self.path, format!("{name} is too large: {error}")))?;
-        // Whole numbers alone: the piece is a multiple of all their lengths.
-        let mut piece = vec![0; PIECE.min(left)];
+        // No number is split: the chunk size is a multiple of every number's length.
+        let mut piece = vec![0; CHUNK_BYTES.min(left)];
         while left > 0 {
-            let read = left.min(PIECE);
+            let read = left.min(CHUNK_BYTES);
             file.read_exact(&mut piece[..read]).map_err(failed)?;
             take(&piece[..read]);
             left -= read;
@@ -218,60 +219,60 @@ impl Tensors {
         Ok(())
     }
 
-    /// A tensor with two sides, as it lies there.
-    pub(crate) fn rows(&self, name: &str) -> Result<Rows> {
-        let described = self.described(name)?;
+    /// Reads a two-dimensional tensor in its stored type.
+    pub(crate) fn rows(&self, name: &str) -> Result<TensorRows> {
+        let described = self.tensor_info(name)?;
         let wrong = |why: &str| Err(Error::model(&self.path, format!("{name} {why}")));
         let (kind, &[_, width]) = (described.dtype, &described.shape[..]) else {
-            return wrong("has not two sides");
+            return wrong("does not have two dimensions");
         };
         if !kind.is_number() || width == 0 {
-            return wrong("is not of numbers that are read here");
+            return wrong("has an unsupported number type");
         }
         let mut bytes = Vec::new();
-        self.each(name, |piece| bytes.extend_from_slice(piece))?;
+        self.read_chunks(name, |piece| bytes.extend_from_slice(piece))?;
         bytes.shrink_to_fit();
-        Ok(Rows { kind, width, bytes })
+        Ok(TensorRows { kind, width, bytes })
     }
 
-    /// The numbers of a tensor, whose sides must be these.
+    /// Reads a tensor that must have this shape.
     pub(crate) fn numbers(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        let described = self.described(name)?;
+        let described = self.tensor_info(name)?;
         let kind = described.dtype;
         if described.shape != shape || !kind.is_number() {
             let why = format!(
-                "{name} is {:?} of {kind:?}, not {shape:?} of numbers that are read here",
+                "{name} is {:?} of {kind:?}, not {shape:?} of a supported number type",
                 described.shape
             );
             return Err(Error::model(&self.path, why));
         }
         let mut numbers = Vec::with_capacity(shape.iter().product());
-        self.each(name, |piece| {
+        self.read_chunks(name, |piece| {
             numbers.extend(piece.chunks_exact(kind.bytes()).map(|n| kind.number(n)));
         })?;
         Ok(numbers)
     }
 
-    /// A tensor with two sides, which must be these.
+    /// Reads a two-dimensional tensor that must have this shape.
     pub(crate) fn matrix(&self, name: &str, shape: [usize; 2]) -> Result<Array2<f32>> {
         let numbers = self.numbers(name, &shape)?;
         Array2::from_shape_vec(shape, numbers).map_err(|error| Error::model(&self.path, error))
     }
 
-    /// Whole numbers, each within a range.
-    pub(crate) fn places(&self, name: &str, within: &Range<usize>) -> Result<Vec<usize>> {
-        let described = self.described(name)?;
+    /// Reads integers that must all lie within a range.
+    pub(crate) fn indices(&self, name: &str, within: &Range<usize>) -> Result<Vec<usize>> {
+        let described = self.tensor_info(name)?;
         let wrong = |why: &str| Error::model(&self.path, format!("{name} {why}"));
         let kind = described.dtype;
-        if !matches!(kind, Kind::I32 | Kind::I64) {
-            return Err(wrong("is not of whole numbers"));
+        if !matches!(kind, DType::I32 | DType::I64) {
+            return Err(wrong("is not a tensor of integers"));
         }
         let mut places = Vec::new();
-        self.each(name, |piece| {
+        self.read_chunks(name, |piece| {
             places.extend(piece.chunks_exact(kind.bytes()).map(|n| {
                 let number = match kind {
-                    Kind::I32 => i64::from(i32::from_le_bytes(sized(n))),
-                    _ => i64::from_le_bytes(sized(n)),
+                    DType::I32 => i64::from(i32::from_le_bytes(to_array(n))),
+                    _ => i64::from_le_bytes(to_array(n)),
                 };
                 usize::try_from(number).ok()
             }));
@@ -279,13 +280,13 @@ impl Tensors {
         let places: Option<Vec<usize>> = places.into_iter().collect();
         places
             .filter(|places| places.iter().all(|place| within.contains(place)))
-            .ok_or_else(|| wrong("names rows that are not there"))
+            .ok_or_else(|| wrong("refers to missing rows"))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::half;
+    use super::f16_to_f32;
 
     #[test]
     fn numbers_of_sixteen_bits_are_what_they_say() {
@@ -301,8 +302,12 @@ mod tests {
             (0x7C00, f32::INFINITY),
             (0xFC00, f32::NEG_INFINITY),
         ] {
-            assert_eq!(half(bits).to_bits(), f32::to_bits(number), "{bits:04x}");
+            assert_eq!(
+                f16_to_f32(bits).to_bits(),
+                f32::to_bits(number),
+                "{bits:04x}"
+            );
         }
-        assert!(half(0x7E00).is_nan());
+        assert!(f16_to_f32(0x7E00).is_nan());
     }
 }

@@ -1,4 +1,4 @@
-//! Work on as many threads as there are processors.
+//! Parallel work on at most one thread per processor.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use crate::{Error, Result};
 
-/// Threads at most: memory is taken for each.
-const MOST: usize = 8;
+/// The maximum number of threads: each needs memory.
+const MAX_THREADS: usize = 8;
 
-/// What `each` makes of every piece of work, in their order. After `ends`, and after the first failure, nothing is begun any more.
-pub(crate) fn on_threads<W: Sync, R: Send>(
+/// Maps each item with `each`, in parallel, and returns the results in order. After `ends`, or a failure, no further item is
+/// started.
+pub(crate) fn map_parallel<W: Sync, R: Send>(
     work: &[W],
     ends: Option<Instant>,
     each: impl Fn(&W) -> Result<R> + Sync,
@@ -23,7 +24,7 @@ pub(crate) fn on_threads<W: Sync, R: Send>(
             Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < work.len())
         {
             let made = if ends.is_some_and(|end| Instant::now() >= end) {
-                Err(Error::Late)
+                Err(Error::TimedOut)
             } else {
                 each(&work[at])
             };
@@ -40,7 +41,7 @@ pub(crate) fn on_threads<W: Sync, R: Send>(
         Ok(())
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.min(MOST).min(work.len());
+    let threads = threads.min(MAX_THREADS).min(work.len());
     if threads <= 1 {
         run()?;
     } else {
@@ -51,7 +52,7 @@ pub(crate) fn on_threads<W: Sync, R: Send>(
                 Ok(ended) => ended,
                 Err(panic) => std::panic::resume_unwind(panic),
             });
-            // All of them have come to their end before any is told of.
+            // All threads are joined before the first error is returned.
             others
                 .collect::<Vec<_>>()
                 .into_iter()

@@ -1,4 +1,4 @@
-//! A wheel: files packed as Python's packages are, with a record of their digests.
+//! Reading of wheels: the ZIP archives of Python packages, with a record of digests.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Take};
@@ -10,18 +10,18 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Error, Result};
 
-/// Bytes at the end among which the list of files is announced.
-const END_BYTES: u64 = 22 + 65_535;
-/// Bytes of the list of files, and of a record of their digests, at most.
-const MAX_LIST_BYTES: u64 = 16 << 20;
+/// Bytes at the end of the archive that can contain the end record.
+const MAX_END_BYTES: u64 = 22 + 65_535;
+/// Bytes of the central directory, and of `RECORD`.
+const MAX_DIRECTORY_BYTES: u64 = 16 << 20;
 
-const END: [u8; 4] = *b"PK\x05\x06";
-const LISTED: [u8; 4] = *b"PK\x01\x02";
-const LOCAL: [u8; 4] = *b"PK\x03\x04";
+const END_SIGNATURE: [u8; 4] = *b"PK\x05\x06";
+const ENTRY_SIGNATURE: [u8; 4] = *b"PK\x01\x02";
+const LOCAL_SIGNATURE: [u8; 4] = *b"PK\x03\x04";
 
-/// A packed file.
+/// An entry of the central directory.
 #[derive(Debug)]
-struct Entry {
+struct ZipEntry {
     name: String,
     method: u16,
     packed: u64,
@@ -29,20 +29,19 @@ struct Entry {
     at: u64,
 }
 
-/// A wheel.
 #[derive(Debug)]
 pub(crate) struct Wheel {
     path: PathBuf,
     file: File,
-    entries: Vec<Entry>,
-    /// The digests of files, by their names.
+    entries: Vec<ZipEntry>,
+    /// File names and their digests.
     record: Vec<(String, String)>,
 }
 
-/// Numbers as they are written in such files.
-struct Fields<'b>(&'b [u8]);
+/// A reader of little-endian ZIP fields.
+struct ZipFields<'b>(&'b [u8]);
 
-impl<'b> Fields<'b> {
+impl<'b> ZipFields<'b> {
     fn take(&mut self, count: usize) -> Option<&'b [u8]> {
         let (own, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -58,19 +57,19 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// Where the list of files is, and how long it is and of how many files.
-fn end(tail: &[u8]) -> Option<(u64, u64, usize)> {
-    let at = tail.windows(4).rposition(|four| four == END)?;
-    let mut fields = Fields(&tail[at + 4..]);
+/// Parses the end record. Returns start, length and number of entries of the central directory.
+fn parse_end_record(tail: &[u8]) -> Option<(u64, u64, usize)> {
+    let at = tail.windows(4).rposition(|four| four == END_SIGNATURE)?;
+    let mut fields = ZipFields(&tail[at + 4..]);
     let (disks, count) = (fields.take(6)?, fields.short()?);
     let (length, start) = (fields.long()?, fields.long()?);
-    // More than one disk, or larger than these numbers can say.
+    // Multi-disk and ZIP64 archives are not supported.
     let is_usual = disks[..4] == [0; 4] && count < u16::MAX && start < u32::MAX;
     is_usual.then_some((start.into(), length.into(), count.into()))
 }
 
-fn listed(fields: &mut Fields<'_>) -> Option<Entry> {
-    if fields.take(4)? != LISTED {
+fn parse_entry(fields: &mut ZipFields<'_>) -> Option<ZipEntry> {
+    if fields.take(4)? != ENTRY_SIGNATURE {
         return None;
     }
     fields.take(6)?;
@@ -82,7 +81,7 @@ fn listed(fields: &mut Fields<'_>) -> Option<Entry> {
     let at = fields.long()?;
     let name = str::from_utf8(fields.take(name.into())?).ok()?.to_owned();
     fields.take(usize::from(further) + usize::from(comment))?;
-    Some(Entry {
+    Some(ZipEntry {
         name,
         method,
         packed: packed.into(),
@@ -94,26 +93,26 @@ fn listed(fields: &mut Fields<'_>) -> Option<Entry> {
 impl Wheel {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let failed = |error: io::Error| Error::model(path, error);
-        let wrong = || Error::model(path, "it is no wheel");
+        let wrong = || Error::model(path, "it is not a wheel");
         let mut file = File::open(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
         let mut tail = Vec::new();
-        let start = length.saturating_sub(END_BYTES);
+        let start = length.saturating_sub(MAX_END_BYTES);
         file.seek(SeekFrom::Start(start)).map_err(failed)?;
         (&file)
-            .take(END_BYTES)
+            .take(MAX_END_BYTES)
             .read_to_end(&mut tail)
             .map_err(failed)?;
-        let (start, bytes, count) = end(&tail).ok_or_else(wrong)?;
-        if bytes > MAX_LIST_BYTES || start + bytes > length {
+        let (start, bytes, count) = parse_end_record(&tail).ok_or_else(wrong)?;
+        if bytes > MAX_DIRECTORY_BYTES || start + bytes > length {
             return Err(wrong());
         }
         let mut list = Vec::new();
         file.seek(SeekFrom::Start(start)).map_err(failed)?;
         (&file).take(bytes).read_to_end(&mut list).map_err(failed)?;
-        let mut fields = Fields(&list);
-        let entries = (0..count).map(|_| listed(&mut fields));
-        let entries: Option<Vec<Entry>> = entries.collect();
+        let mut fields = ZipFields(&list);
+        let entries = (0..count).map(|_| parse_entry(&mut fields));
+        let entries: Option<Vec<ZipEntry>> = entries.collect();
         let mut wheel = Self {
             path: path.to_owned(),
             file,
@@ -126,8 +125,8 @@ impl Wheel {
         if let Some(record) = record.map(str::to_owned) {
             let mut text = String::new();
             let read = wheel
-                .unpacked(&record)?
-                .take(MAX_LIST_BYTES)
+                .open_entry(&record)?
+                .take(MAX_DIRECTORY_BYTES)
                 .read_to_string(&mut text);
             read.map_err(failed)?;
             let lines = text.lines().filter_map(|line| {
@@ -144,31 +143,31 @@ impl Wheel {
         self.entries.iter().map(|entry| entry.name.as_str())
     }
 
-    /// Whether what was read of a file is what the wheel was made with.
-    pub(crate) fn check(&self, name: &str, digest: &[u8; 32]) -> Result<()> {
+    /// Checks the digest of a file against `RECORD`.
+    pub(crate) fn verify_digest(&self, name: &str, digest: &[u8; 32]) -> Result<()> {
         let known = self.record.iter().find(|(own, _)| own == name);
         if known.is_some_and(|(_, known)| *known == BASE64URL_NOPAD.encode(digest)) {
             return Ok(());
         }
-        let why = format!("{name} is not what its record says");
+        let why = format!("{name} does not match its record");
         Err(Error::model(&self.path, why))
     }
 
-    /// What is in a packed file.
-    pub(crate) fn unpacked(&self, name: &str) -> Result<Box<dyn Read + '_>> {
+    /// Opens a file of the archive for reading.
+    pub(crate) fn open_entry(&self, name: &str) -> Result<Box<dyn Read + '_>> {
         let failed = |error: io::Error| Error::model(&self.path, error);
         let wrong = |why: &str| Error::model(&self.path, format!("{name} {why}"));
         let entry = self.entries.iter().find(|entry| entry.name == name);
-        let entry = entry.ok_or_else(|| wrong("is not in it"))?;
+        let entry = entry.ok_or_else(|| wrong("is missing"))?;
         let mut file = &self.file;
         file.seek(SeekFrom::Start(entry.at)).map_err(failed)?;
         let mut head = [0; 30];
         file.read_exact(&mut head).map_err(failed)?;
-        let mut fields = Fields(&head[26..]);
+        let mut fields = ZipFields(&head[26..]);
         let (Some(name_bytes), Some(further), true) =
-            (fields.short(), fields.short(), head[..4] == LOCAL)
+            (fields.short(), fields.short(), head[..4] == LOCAL_SIGNATURE)
         else {
-            return Err(wrong("does not lie where it should"));
+            return Err(wrong("is not at its recorded position"));
         };
         let skipped = i64::from(name_bytes) + i64::from(further);
         file.seek(SeekFrom::Current(skipped)).map_err(failed)?;
@@ -179,13 +178,16 @@ impl Wheel {
                 let packed = BufReader::with_capacity(1 << 16, packed);
                 Ok(Box::new(DeflateDecoder::new(packed).take(entry.bytes)))
             }
-            _ => Err(wrong("is packed in a way that is not known here")),
+            _ => Err(wrong("has an unsupported compression")),
         }
     }
 }
 
-/// Reads to the end, and gives the digest of what was read while it is written.
-pub(crate) fn copy(mut from: impl Read, mut to: impl io::Write) -> io::Result<[u8; 32]> {
+/// Copies to the end, and returns the SHA-256 digest of the copied bytes.
+pub(crate) fn copy_with_digest(
+    mut from: impl Read,
+    mut to: impl io::Write,
+) -> io::Result<[u8; 32]> {
     let mut digest = Sha256::new();
     let mut piece = vec![0; 1 << 16];
     loop {

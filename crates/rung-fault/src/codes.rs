@@ -1,26 +1,26 @@
-//! The table. One row a code; every face reads the same row.
+//! The table of error codes: one row per code. Every face reads the same row.
 
-/// Who has to act for the call to succeed.
+/// The party or system that has to act for the call to succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
     /// The request is wrong; the caller can correct it.
     Caller,
     /// The caller may not do this.
     Auth,
-    /// What was named does not exist, or the caller may not see it.
+    /// The named thing does not exist, or the caller may not see it.
     Absent,
     /// A limit was reached.
     Limit,
-    /// Nothing is wrong, but not now.
+    /// The request is valid but cannot be served now.
     Busy,
-    /// Something we depend on failed.
+    /// A system that Rung depends on failed.
     Upstream,
-    /// We failed, or what we stand on did.
+    /// Rung itself or its storage failed.
     Broken,
 }
 
 impl Class {
-    /// The class's word, as it appears in the reference.
+    /// Returns the name of the class, as it appears in the reference.
     pub fn name(self) -> &'static str {
         match self {
             Self::Caller => "caller",
@@ -34,19 +34,19 @@ impl Class {
     }
 }
 
-/// Whether the same call is worth making again.
+/// Advice on repeating the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Retry {
-    /// It will fail the same way.
+    /// The call will fail the same way.
     No,
-    /// After correcting what the message names.
+    /// Repeat the call after correcting what the message names.
     Corrected,
-    /// Unchanged, later.
+    /// Repeat the unchanged call later.
     Later,
 }
 
 impl Retry {
-    /// The advice's word, as it appears on the wire.
+    /// Returns the name of the advice, as it appears on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Self::No => "no",
@@ -59,7 +59,7 @@ impl Retry {
 /// A surface whose contract prescribes names and shapes of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Face {
-    /// Our own tools.
+    /// Rung's own tools.
     #[default]
     Rung,
     /// The personal-data API and its tools.
@@ -81,37 +81,37 @@ macro_rules! codes {
             /// Every code, in the order of the table.
             pub const ALL: &[Code] = &[$(Code::$variant,)*];
 
-            /// The code's name on our own face.
+            /// Returns the code's name on Rung's own face.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Who has to act.
+            /// Returns the class: who has to act.
             pub fn class(self) -> Class {
                 match self { $(Self::$variant => Class::$class,)* }
             }
 
-            /// The status of an HTTP reply that carries this code.
+            /// Returns the status of an HTTP reply that carries this code.
             pub fn http_status(self) -> u16 {
                 match self { $(Self::$variant => $status,)* }
             }
 
-            /// Whether to try again.
+            /// Returns the retry advice.
             pub fn retry(self) -> Retry {
                 match self { $(Self::$variant => Retry::$retry,)* }
             }
 
-            /// One sentence: when a caller meets this code.
+            /// Returns one sentence that says when the code occurs.
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => $meaning,)* }
             }
 
-            /// The code's name on `face`.
+            /// Returns the code's name on `face`.
             pub fn name_on(self, face: Face) -> &'static str {
                 match (face, self) {
                     $($((Face::Pdpp, Self::$variant) => $pdpp,)?)*
                     $($((Face::Datalevin, Self::$variant) => $datalevin,)?)*
-                    // Datalevin's word for everything its contract has no word for.
+                    // Datalevin's code for every error that its contract does not name.
                     (Face::Datalevin, _) => ":tool-error",
                     (Face::Rung | Face::Pdpp, _) => self.name(),
                 }
@@ -125,190 +125,190 @@ codes! {
     InvalidArguments "invalid_arguments" Caller 400 Corrected pdpp "invalid_argument" datalevin ":invalid-params":
         "The arguments do not match the tool's published schema.";
     InvalidRequest "invalid_request" Caller 400 Corrected datalevin ":invalid-request":
-        "The request names a parameter that is not known, or gives one a value that it cannot have.";
+        "The request has an unknown parameter, or a parameter with an invalid value.";
     InvalidSort "invalid_sort" Caller 400 Corrected:
-        "A stream is ordered by its cursor field alone, and in one direction.";
+        "The requested order is not supported: a stream is ordered by its cursor field only, in one direction.";
     InvalidExpand "invalid_expand" Caller 400 Corrected:
-        "The relation cannot be read along: not declared for it, nested, or more of it than is allowed.";
+        "The relation cannot be expanded: it is not declared for the stream, is nested, or exceeds the allowed limit.";
     InvalidFilter "invalid_filter" Caller 400 Corrected:
-        "A filter is an object of fields, each with a value or with bounds, and is not empty.";
+        "The filter is not valid: it must be a non-empty object of fields, each with a value or with bounds.";
     InvalidRecordIdentity "invalid_record_identity" Caller 400 Corrected:
-        "The text is not the id of a record: a part is missing, or has what no name has.";
+        "The text is not a record ID: a part is missing or has an invalid character.";
     ConflictingConnection "conflicting_connection_id" Caller 400 Corrected:
-        "The id names one connection, and the argument another.";
+        "The ID and the argument name different connections.";
     InvalidFieldWindowSelector "invalid_field_window_selector" Caller 400 Corrected:
-        "The record or the part of its field is named in two ways, or in none.";
+        "The record, or the part of its field, is selected in two ways or not at all.";
     UnknownField "unknown_field" Caller 400 Corrected:
         "The stream declares no field of this name.";
     UnsupportedVersion "unsupported_version" Caller 400 Corrected:
-        "The PDPP-Version header names a version that is not spoken here.";
+        "The PDPP-Version header names a version that this server does not support.";
     AmbiguousConnection "ambiguous_connection" Caller 409 Corrected:
-        "Several connections hold it; one must be chosen.";
+        "Several connections match; the request must name one.";
     AmbiguousSchemaDetail "ambiguous_schema_detail" Caller 409 Corrected:
-        "Several sources have a stream of this name; one must be chosen.";
+        "Several sources have a stream of this name; the request must name one.";
     ConnectorInstanceClosed "connector_instance_not_writable" Caller 409 Corrected:
-        "The connection is paused or revoked, and takes no records.";
+        "The connection is paused or revoked and accepts no records.";
     InvalidCursor "invalid_cursor" Caller 400 Corrected:
         "The cursor was not issued for this read: malformed, forged, or made for another subject, field or grant.";
     StaleCursor "stale_cursor" Caller 409 Corrected:
-        "The cursor is genuine, but the text it pointed into has changed since.";
+        "The cursor is valid, but its text has changed since.";
     InvalidHandle "invalid_handle" Caller 400 Corrected datalevin ":invalid-handle":
-        "The text is not shaped like a handle.";
+        "The text does not have the form of a handle.";
     InvalidWindow "invalid_window" Caller 400 Corrected:
-        "The window's bounds are out of range, or two ways of selecting a window were mixed.";
+        "The bounds of the window are out of range, or the request selects a window in several ways.";
     InvalidPath "invalid_path" Caller 400 Corrected pdpp "invalid_field_path":
-        "The JSON path does not parse, or uses an operator that is not offered.";
+        "The JSON path does not parse, or uses an unsupported operator.";
     InvalidPattern "invalid_pattern" Caller 400 Corrected:
         "The regular expression does not compile within its size limit.";
     InvalidEdn "invalid_edn" Caller 400 Corrected datalevin ":invalid-request":
         "The text is not EDN.";
     InvalidQuery "invalid_query" Caller 400 Corrected:
-        "The query or the pattern cannot be understood, or calls a function as it cannot be called.";
+        "The query or pull pattern is not valid, or calls a function with wrong arguments.";
     InvalidAttributes "invalid_attributes" Caller 400 Corrected:
-        "The schema cannot be understood, or the data that is there does not allow the change.";
+        "The schema is not valid, or the existing data does not allow the change.";
     InvalidTransaction "invalid_transaction" Caller 400 Corrected:
-        "The transaction cannot be understood, or a value does not have its attribute's type.";
+        "The transaction is not valid, or a value does not have the type of its attribute.";
     TransactionConflict "transaction_conflict" Caller 409 Corrected:
-        "What the transaction says of an entity does not agree with what is there. Nothing of it was done.";
+        "The transaction contradicts the existing data. No part of it was applied.";
     MissingCapability "missing_capability" Caller 400 No:
-        "The call must ask something that this client has not declared it can answer.";
+        "The call needs a capability that the client did not declare.";
     NotText "not_text" Caller 422 No pdpp "field_not_text":
-        "A text window was asked of something that is not UTF-8 text.";
+        "The request reads a text window of data that is not UTF-8 text.";
     NotJson "not_json" Caller 422 No:
-        "A JSON path was asked of something that is not JSON.";
+        "The request reads a JSON path of data that is not JSON.";
     InvalidSetting "invalid_setting" Caller 400 Corrected:
         "A setting has a value of the wrong type or out of range.";
     UnknownSetting "unknown_setting" Caller 400 Corrected:
         "A settings file or variable names a setting that does not exist.";
     UntrustedProject "untrusted_project" Caller 403 Corrected:
-        "A project file asks for something that needs the user's approval first.";
+        "A project file has a value that the user must approve first.";
     // permission
     AuthenticationError "authentication_error" Auth 401 Corrected:
-        "No credential, or one that is not valid.";
+        "The credential is missing or not valid.";
     GrantExpired "grant_expired" Auth 403 No:
-        "The credential was valid once; its time is over.";
+        "The credential has expired.";
     GrantRevoked "grant_revoked" Auth 403 No:
-        "The owner took the grant back.";
+        "The owner revoked the grant.";
     GrantInvalid "grant_invalid" Auth 403 No:
-        "The grant on record cannot be used; the owner has to give a new one.";
+        "The stored grant cannot be used; the owner must issue a new one.";
     PermissionError "permission_error" Auth 403 No:
-        "This kind of token may not do this.";
+        "This kind of token does not permit the operation.";
     GrantConsumed "grant_consumed" Auth 403 No:
-        "The grant was for one use, and that was made.";
+        "The grant was for one use and has been used.";
     PackageRevoked "package_revoked" Auth 403 No:
-        "None of the grants that were given together holds any more.";
+        "All grants of the package are revoked or expired.";
     InvalidClient "invalid_client" Auth 401 Corrected:
-        "No application is known by this id, or it did not prove who it is.";
+        "The client ID is unknown, or the client failed to authenticate.";
     UnauthorizedClient "unauthorized_client" Auth 400 No:
-        "The application did not register for this.";
+        "The client is not registered for this operation.";
     InvalidClientMetadata "invalid_client_metadata" Caller 400 Corrected:
-        "What the application says of itself cannot be taken in.";
+        "The client metadata is not valid.";
     InvalidRedirectUri "invalid_redirect_uri" Caller 400 Corrected:
-        "The address to go back to is not exactly one of those that the application registered.";
+        "The redirect URI is not exactly one of those that the client registered.";
     InvalidAuthorizationDetails "invalid_authorization_details" Caller 400 Corrected:
-        "What is asked for is not in the form that it must have, or is not there.";
+        "The authorization details are malformed, or name something that does not exist.";
     InvalidGrant "invalid_grant" Auth 400 No:
-        "The code, refresh token or polling code is not valid, was used, or is somebody else's.";
+        "The authorization code, refresh token or device code is not valid, was used, or belongs to another client.";
     InvalidTarget "invalid_target" Caller 400 Corrected:
-        "The resource that is named is not served here.";
+        "This server does not serve the named resource.";
     UnsupportedGrantType "unsupported_grant_type" Caller 400 Corrected:
-        "Tokens are not given in this way.";
+        "The token endpoint does not support this grant type.";
     UnsupportedResponseType "unsupported_response_type" Caller 400 Corrected:
-        "Only codes are given in answer.";
+        "The authorization endpoint supports only the response type `code`.";
     AuthorizationPending "authorization_pending" Busy 429 Later:
         "The owner has not decided yet.";
     SlowDown "slow_down" Limit 429 Later:
-        "This is asked too often.";
+        "The client sends requests too often.";
     AccessDenied "access_denied" Auth 403 No:
-        "The owner said no.";
+        "The owner denied the request.";
     ExpiredToken "expired_token" Auth 400 No:
         "The owner did not decide in time.";
     ApprovalConflict "approval_conflict" Caller 409 No:
-        "It was decided already.";
+        "The owner has decided the request already.";
     OwnerSessionRequired "owner_session_required" Auth 401 Corrected:
-        "The owner has to sign in first.";
+        "The owner must sign in first.";
     MisdirectedRequest "misdirected_request" Caller 421 No:
-        "This server is not known by the name that the request came to.";
+        "The request names a host that this server does not serve.";
     GrantStreamNotAllowed "grant_stream_not_allowed" Auth 403 Corrected:
         "The stream is not in the grant.";
     FieldNotGranted "field_not_granted" Auth 403 Corrected:
-        "The field is declared, and is not in the grant.";
+        "The field is declared but not in the grant.";
     InsufficientScope "insufficient_scope" Auth 403 Corrected:
-        "What is to be read along lies in a stream that is not in the grant.";
+        "The expanded relation is in a stream that is not in the grant.";
     WritesDisabled "writes_disabled" Auth 403 No pdpp "permission_error" datalevin ":writes-disabled":
-        "The call would write, and the caller's permit only reads.";
+        "The call writes, and the caller's permit is read-only.";
     // absence
     NotFound "not_found" Absent 404 Corrected:
-        "Nothing the caller may see has this name or handle.";
+        "Nothing that the caller may see has this name or handle.";
     ConnectionNotFound "connection_not_found" Absent 404 Corrected:
-        "No connection the caller may see has this id.";
+        "No connection that the caller may see has this ID.";
     ConnectorInstanceNotFound "connector_instance_not_found" Absent 404 Corrected:
-        "No connection to write to has this id.";
+        "No writable connection has this ID.";
     StreamNotDeclared "stream_not_declared" Absent 404 Corrected:
         "The source declares no stream of this name.";
     BlobNotFound "blob_not_found" Absent 404 Corrected:
         "No record that the caller may see refers to this blob.";
     CursorExpired "cursor_expired" Absent 410 Corrected:
-        "The history of changes does not reach back to the bookmark.";
+        "The history of changes does not reach back to the cursor.";
     UnknownTool "unknown_tool" Absent 404 Corrected datalevin ":unknown-tool":
-        "No tool the caller may use has this name.";
+        "No tool that the caller may use has this name.";
     UnknownServer "unknown_server" Absent 404 Corrected:
-        "No server the caller may use has this name.";
+        "No server that the caller may use has this name.";
     UnknownTask "unknown_task" Absent 404 Corrected:
-        "No task of the caller's has this id.";
+        "The caller has no task with this ID.";
     UnknownDatabase "unknown_database" Absent 404 Corrected datalevin ":unknown-database":
-        "No open database has this id.";
+        "No open database has this ID.";
     UnknownKv "unknown_kv" Absent 404 Corrected datalevin ":unknown-kv":
-        "No open key-value store has this id.";
+        "No open key-value store has this ID.";
     UnknownSearchIndex "unknown_search_index" Absent 404 Corrected datalevin ":unknown-search-index":
-        "No open search index has this id.";
+        "No open search index has this ID.";
     UnknownVectorIndex "unknown_vector_index" Absent 404 Corrected datalevin ":unknown-vector-index":
-        "No open vector index has this id.";
+        "No open vector index has this ID.";
     QueryNotFound "query_not_found" Absent 404 Corrected:
         "The text searched for does not occur.";
     PathNotFound "path_not_found" Absent 404 Corrected pdpp "field_not_found":
-        "The JSON path leads to nothing in this document.";
+        "The document has nothing at the JSON path.";
     // limits
     ResultTooLarge "result_too_large" Limit 413 Corrected pdpp "resource_limit" datalevin ":result-too-large":
-        "The result is larger than may be kept for one caller.";
+        "The result is larger than the store may hold for one caller.";
     QueryTooLarge "query_too_large" Limit 413 Corrected:
-        "The query needs more memory than one query may have.";
+        "The query needs more memory than one query may use.";
     BudgetTooSmall "budget_too_small" Limit 400 Corrected datalevin ":result-too-large":
         "Not even the smallest form of the reply fits the byte budget.";
     StoreFull "store_full" Limit 507 Later:
-        "The disk has no room for the write; nothing of it was kept.";
-    // weather
+        "The disk has no space for the write; no part of it was stored.";
+    // temporary
     DeadlineExceeded "deadline_exceeded" Busy 504 Later:
         "The call did not finish before its deadline.";
     CallCancelled "call_cancelled" Caller 409 No:
-        "The call was cancelled on request. What it had done by then, it may have done.";
+        "The call was cancelled on request. Its effects until then may remain.";
     WorkPending "work_pending" Busy 503 Later:
-        "Calls or tasks are under way that this would end.";
+        "The operation would end calls or tasks that are still running.";
     StoreBusy "store_busy" Busy 503 Later:
-        "The store could not be opened or locked just now.";
+        "The store cannot be opened or locked at the moment.";
     IngestBatchStorageError "ingest_batch_storage_error" Busy 503 Later:
-        "The store could not take the batch; send all of it again.";
+        "The store could not write the batch; send the whole batch again.";
     IndexBuilding "index_building" Busy 503 Later:
-        "The field was declared lately, and what it is found by is still being made.";
+        "The field was declared recently, and its index is still being built.";
     SourceFailed "source_failed" Upstream 502 Later:
-        "The source failed, or gave something that cannot be used.";
+        "The source failed or returned an invalid response.";
     SourceRefused "source_refused" Upstream 502 Corrected:
-        "The server behind the source refused the request; the message has its own words.";
+        "The server behind the source rejected the request; the message quotes its error.";
     SourceUnauthorized "source_unauthorized" Upstream 502 Corrected:
-        "The server behind the source wants a credential that it was not given.";
+        "The server behind the source requires a credential that it did not receive.";
     SourceUnavailable "source_unavailable" Upstream 503 Later:
-        "The server behind the source could not be started or reached; nothing was asked of it.";
+        "The server behind the source could not be started or reached; the request was not sent.";
     OutcomeUnknown "outcome_unknown" Upstream 502 No:
-        "The call was sent and its answer was lost: whether it was done is not known. It was not repeated.";
+        "The call was sent and its response was lost: its outcome is unknown. It was not repeated.";
     InvalidSchema "invalid_schema" Upstream 502 No:
         "A tool's published schema cannot be used: not valid, too large, or too costly to check.";
-    // ourselves
+    // internal
     StoreFormat "store_format" Broken 500 No:
         "The data folder was written by a version of this program that this one cannot read.";
     StoreBroken "store_broken" Broken 500 No:
-        "The store failed in a way that trying again will not mend.";
+        "The store failed, and a retry does not help.";
     Internal "internal" Broken 500 No pdpp "api_error":
-        "A bug of ours.";
+        "A bug in Rung.";
 }
 
 #[cfg(test)]

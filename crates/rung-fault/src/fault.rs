@@ -1,4 +1,4 @@
-//! A failure on its way out: a code, what happened, and the next call to make.
+//! The error that a caller receives: a code, what happened, and the next call to make.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,30 +7,30 @@ use serde_json::{Map, Value, json};
 
 use crate::{Code, Face};
 
-/// A fact that may be told to a caller beside the message.
+/// A fact that a fault may carry in addition to its message.
 ///
-/// The enum is the allow-list: what has no key here stays in the log.
+/// The enum is the allow-list: a fact without a key here stays in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// The values that would have been accepted.
     Allowed,
-    /// What a server wants before it lets anybody in.
+    /// The authentication that a server requires.
     Auth,
-    /// What the client would have to be able to do.
+    /// The capability that the client would have to declare.
     Capability,
-    /// What another server said beside its message.
+    /// The additional data of another server's error.
     Data,
     /// The argument or field at fault.
     Field,
-    /// Where all that was said is kept.
+    /// The handle under which the full error is stored.
     Handle,
-    /// What is limited: `items`, `bytes`, `chars`.
+    /// The limited unit: `items`, `bytes`, `chars`.
     Kind,
     /// The bound that was crossed.
     Limit,
     /// The known name closest to the one given.
     Nearest,
-    /// Where in the input the fault lies.
+    /// The path of the fault in the input.
     Path,
     /// The rule that was broken.
     Rule,
@@ -53,13 +53,13 @@ impl Detail {
         }
     }
 
-    /// Datalevin's own list is shorter than ours.
-    fn shown_on(self, face: Face) -> bool {
+    /// Returns true if `face` shows this detail. Datalevin's contract has fewer details.
+    fn is_shown_on(self, face: Face) -> bool {
         face != Face::Datalevin || matches!(self, Self::Field | Self::Kind | Self::Limit)
     }
 }
 
-/// The known name that `given` was probably meant to be.
+/// Returns the known name that is most similar to `given`, if one is similar enough.
 pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let scored = known
         .into_iter()
@@ -68,18 +68,18 @@ pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
     (score > 0.85).then_some(name)
 }
 
-/// An error that knows its code. Every crate's `Error` is one.
+/// An error that has a code. Every crate's `Error` implements it.
 pub trait Coded: fmt::Display {
-    /// The code, decided by an exhaustive match.
+    /// Returns the code, decided by an exhaustive match.
     fn code(&self) -> Code;
 
-    /// The next call to make, in the reader's own words.
+    /// Returns the next step that the reader can take, as a sentence.
     fn hint(&self) -> Option<String> {
         None
     }
 }
 
-/// What a caller is told when a call fails.
+/// The error of a failed call, as it is shown to the caller.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
     code: Code,
@@ -89,7 +89,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault with a sentence that says what happened.
+    /// Creates a fault. `message` says what happened.
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
@@ -99,72 +99,72 @@ impl Fault {
         }
     }
 
-    /// The same fault with advice.
+    /// Sets the hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same fault with one more fact.
+    /// Adds a detail.
     #[must_use]
     pub fn with(mut self, detail: Detail, value: impl Into<Value>) -> Self {
         self.details.push((detail, value.into()));
         self
     }
 
-    /// The same fault in other words.
+    /// Replaces the message.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<Cow<'static, str>>) -> Self {
         self.message = message.into();
         self
     }
 
-    /// The same fault, told with where it lies.
+    /// Prefixes the message with `place`.
     #[must_use]
-    pub fn at(mut self, place: &str) -> Self {
+    pub fn with_location(mut self, place: &str) -> Self {
         self.message = format!("{place}: {}", self.message).into();
         self
     }
 
-    /// The same fault without one of its facts.
+    /// Removes a detail.
     #[must_use]
     pub fn without(mut self, detail: Detail) -> Self {
         self.details.retain(|(own, _)| *own != detail);
         self
     }
 
-    /// The code.
+    /// Returns the code.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// One of the facts.
+    /// Returns the value of a detail.
     pub fn detail(&self, detail: Detail) -> Option<&Value> {
         let found = self.details.iter().find(|(own, _)| *own == detail);
         found.map(|(_, value)| value)
     }
 
-    /// The facts, for whoever has to tell them differently.
+    /// Returns the values of all details, to be changed in place, for example redacted.
     pub fn details_mut(&mut self) -> impl Iterator<Item = &mut Value> {
         self.details.iter_mut().map(|(_, value)| value)
     }
 
-    /// What happened.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What to do next.
+    /// Returns the hint.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// The error as `face` writes it: the whole structured body of a failed call.
+    /// Returns the whole structured body of a failed call, in the form of `face`.
     pub fn body(&self, face: Face) -> Value {
         let mut details = Map::new();
         for (detail, value) in &self.details {
-            if detail.shown_on(face) {
+            if detail.is_shown_on(face) {
                 details.insert(detail.key().to_owned(), value.clone());
             }
         }
@@ -199,7 +199,7 @@ impl Fault {
     }
 }
 
-/// The personal-data contract derives an error's type from its status.
+/// Returns the error type that the personal-data contract derives from an HTTP status.
 fn pdpp_type(http_status: u16) -> &'static str {
     match http_status {
         400 => "invalid_request_error",
@@ -213,7 +213,7 @@ fn pdpp_type(http_status: u16) -> &'static str {
     }
 }
 
-/// `Fault` itself is not [`Coded`]: it is where errors end, not one of them.
+/// `Fault` does not implement [`Coded`]: errors are converted into it, and it is not one of them.
 impl<E: Coded> From<E> for Fault {
     fn from(error: E) -> Self {
         let mut fault = Self::new(error.code(), error.to_string());

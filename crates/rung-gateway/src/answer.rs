@@ -1,9 +1,9 @@
-//! A server's result as the reply to `gateway.invoke`, within what the caller may be sent.
+//! A server's result as the reply to `gateway.invoke`, within the caller's limits.
 //!
-//! The content goes on as it came, so a picture stays a picture. A result without structured content stays without: clients that are given
-//! such content show their model nothing else. Where there is some, what the gateway adds stands around it, with the server's own as
-//! `result`. A client shows one form or the other, so each is limited by itself. What does not fit is stored whole first; then the form that
-//! does not fit is cut and names the next call, and the one that fits is sent as it is.
+//! Content is forwarded unchanged, so an image stays an image. A result without structured content gets none, because clients
+//! that receive structured content show their model nothing else. Otherwise the gateway's members wrap it, with the server's own
+//! as `result`. A client shows either form, so each is limited separately. A result that does not fit is first stored whole; then
+//! the form that does not fit is cut and names the next call, and the one that fits is sent unchanged.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -13,22 +13,23 @@ use rung_auth::Permit;
 use rung_fault::{Code, Detail, Face, Fault};
 use rung_ladder::limits::ERROR_BYTES;
 use rung_ladder::{Budget, Handle, head};
-use rung_mcp::connect::Answer;
+use rung_mcp::connect::ServerResult;
 use rung_mcp::splice;
 use rung_tool::{
-    Call, Given, Keep, LongResult, Reply, Served, content_preview, structured_preview, written,
+    Call, LongResult, RelayedResult, Reply, ResultSink, SourceResult, content_preview,
+    structured_preview, to_raw_json,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::gateway::Gateway;
-use crate::redact::Masks;
+use crate::redact::CallerRedactor;
 
-/// What a result is the result of.
+/// The call that a result belongs to.
 pub(crate) struct Of<'a> {
     pub(crate) tool_id: &'a str,
-    /// The task that gave it.
+    /// The task that produced the result.
     pub(crate) task: Option<Value>,
 }
 
@@ -41,23 +42,23 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// What the policy, the caller's budget and the call itself allow, whichever is least.
+    /// Returns the least of what the policy, the caller's budget and the call itself allow.
     pub(crate) fn of(gateway: &Gateway, call: &Call, wanted: Option<usize>) -> Self {
-        let policy = gateway.state().rules.policy.limits();
+        let policy = gateway.state().access.policy.limits();
         let number = |most: u64| usize::try_from(most).unwrap_or(usize::MAX);
         let most = number(policy.max_output_bytes).min(wanted.unwrap_or(usize::MAX));
         Self {
-            // What is limited is the whole message.
+            // The limits apply to the whole message.
             max_bytes: most
-                .saturating_sub(call.around_bytes)
+                .saturating_sub(call.envelope_bytes)
                 .min(call.budget.max_bytes),
             max_tokens: number(policy.max_output_tokens)
-                .saturating_sub(call.around_bytes / AROUND_TOKEN_BYTES),
+                .saturating_sub(call.envelope_bytes / AROUND_TOKEN_BYTES),
             count_tokens: gateway.0.options.count_tokens,
         }
     }
 
-    /// Whether a text is within both limits.
+    /// Returns true if a text is within both limits.
     fn allow(self, text: &str) -> bool {
         text.len() <= self.max_bytes && self.tokens(text) <= self.max_tokens
     }
@@ -73,31 +74,31 @@ impl Limits {
 
 /// Bytes of a message's frame that are a token, at the least.
 const AROUND_TOKEN_BYTES: usize = 2;
-/// Bytes of what a server says beside its message that an error repeats.
+/// Bytes of a server's error data that an error repeats.
 const DATA_BYTES: usize = 2_000;
-/// Bytes of a reply that has room for what a server wants, which is said twice.
+/// Least bytes of a reply that includes the server's auth requirement, which appears in both forms.
 const AUTH_BYTES: usize = 3_000;
 /// Bytes of the names and brackets around the forms of a reply, and tokens of the same.
 const FRAME_BYTES: usize = 64;
 const FRAME_TOKENS: usize = 16;
-/// What the gateway says around structured content that was cut, without its result: ids, sizes and the task.
+/// Bytes of the gateway's members around cut structured content: ids, sizes and the task.
 const AROUND_BYTES: usize = 500;
 /// Shares of the limit that are tried, one after the other, until the tokens fit. The first try is all of it.
 const SHARES: [usize; 4] = [90, 70, 45, 20];
 
-/// The reply that passes a server's answer on.
+/// Converts a server's result into the reply to the caller.
 pub(crate) async fn dressed(
-    answer: Answer,
+    answer: ServerResult,
     of: Option<&Of<'_>>,
-    masks: Masks<'_>,
+    masks: CallerRedactor<'_>,
     limits: Limits,
     call: &Call,
-    keep: Arc<dyn Keep>,
+    keep: Arc<dyn ResultSink>,
 ) -> Result<Reply, Fault> {
     let raw = match given(answer, masks).await? {
-        Given::Here(raw) => raw,
+        RelayedResult::InMemory(raw) => raw,
         // It is not counted in tokens, of which none is shorter than a byte.
-        long @ Given::Long(_) => {
+        long @ RelayedResult::Long(_) => {
             let max_bytes = limits.max_bytes.min(limits.max_tokens);
             return Reply::relay(long, &within(call, max_bytes), keep).await;
         }
@@ -109,7 +110,7 @@ pub(crate) async fn dressed(
         (_, structured) => structured.map(|value| value.get().to_owned()),
     };
     let rest = parts.rest(of.filter(|_| structured.is_none()));
-    // A client shows its model one form or the other: each is measured as if it stood alone.
+    // A client shows its model either form, so each is measured separately.
     let content_fits = parts.fits(&joined(parts.content, None, &rest), limits);
     let said_fits = |said: &String| limits.allow(&joined("[]", Some(said), &rest));
     if content_fits && said.as_ref().is_none_or(said_fits) {
@@ -133,7 +134,7 @@ pub(crate) async fn dressed(
             .saturating_sub(FRAME_TOKENS + rest.len() / AROUND_TOKEN_BYTES),
         ..limits
     };
-    // Where all there is to show stands in the other form, the content names the next call.
+    // If only the structured content has anything to show, the content names the next call.
     let content = if content_fits && !parts.has_no_content() {
         parts.content.to_owned()
     } else {
@@ -178,7 +179,7 @@ fn content_in_part(result: &Value, handle: &Handle, limits: Limits, call: &Call)
     serde_json::to_string(&alone).unwrap_or_default()
 }
 
-/// The structured content in part, as JSON, with what the gateway says of it.
+/// The structured content in part, as JSON, with the gateway's members.
 fn structured_in_part(
     structured: &Value,
     said: Option<&Value>,
@@ -212,12 +213,12 @@ fn joined(content: &str, structured: Option<&str>, rest: &str) -> String {
     format!("{{\"content\":{content}{structured}{rest}}}")
 }
 
-/// What we say ourselves, within the same bounds.
+/// Renders the gateway's own facts within the limits.
 pub(crate) async fn said_by_us(
     facts: Value,
     limits: Limits,
     call: &Call,
-    keep: Arc<dyn Keep>,
+    keep: Arc<dyn ResultSink>,
 ) -> Result<Reply, Fault> {
     let keep = Arc::new(KeptOnce::by(keep));
     let mut room = Room {
@@ -225,8 +226,8 @@ pub(crate) async fn said_by_us(
         ..Room::of(limits)
     };
     while let Some(bytes) = room.bytes() {
-        let answer = rung_tool::Answer::from(facts.clone());
-        let reply = match Reply::of(answer, &within(call, bytes), keep.clone()).await {
+        let answer = rung_tool::ToolOutput::from(facts.clone());
+        let reply = match Reply::from_output(answer, &within(call, bytes), keep.clone()).await {
             Err(fault) if fault.code() == Code::BudgetTooSmall => break,
             reply => reply?,
         };
@@ -236,13 +237,13 @@ pub(crate) async fn said_by_us(
     }
     let handle = keep.handle.get();
     let handle = handle.ok_or_else(|| Fault::new(Code::Internal, "what is too long is kept"))?;
-    Ok(Reply::handle_alone(handle, false, call))
+    Ok(Reply::handle_only(handle, false, call))
 }
 
 impl Gateway {
-    /// What is told of a failure: without secrets, and kept whole where it is too long for an error.
+    /// Prepares a fault for the caller: secrets are masked, and a fault too long for an error is stored whole.
     pub(crate) async fn told(&self, fault: Fault, call: &Call) -> Fault {
-        let fault = self.state().rules.masks().fault(fault);
+        let fault = self.state().access.caller_redactor().redact_fault(fault);
         let data = fault.detail(Detail::Data);
         let data_is_long = data.is_some_and(|data| data.to_string().len() > DATA_BYTES);
         if fault.message().len() <= ERROR_BYTES && !data_is_long {
@@ -254,26 +255,26 @@ impl Gateway {
         if data_is_long {
             shown = shown.without(Detail::Data);
         }
-        // What cannot be kept is told as far as it fits.
-        let Ok(handle) = kept(&written(&all), call, self.0.keep.clone()).await else {
+        // A fault that cannot be stored is sent as far as it fits.
+        let Ok(handle) = kept(&to_raw_json(&all), call, self.0.result_sink.clone()).await else {
             return shown;
         };
-        let read = call.names.show("rung.read");
-        let read = format!("{read} {{\"handle\":\"{handle}\"}} has all that was said");
+        let read = call.name_style.apply("rung.read");
+        let read = format!("{read} {{\"handle\":\"{handle}\"}} returns the whole text");
         let hint = fault.hint().map(|hint| format!("{read}; {hint}"));
         shown
             .with_hint(hint.unwrap_or(read))
             .with(Detail::Handle, handle.to_string())
     }
 
-    /// The reply to a call that failed, within the same bounds.
+    /// Returns the reply to a failed call within the limits.
     pub(crate) async fn failed(&self, fault: Fault, call: &Call) -> Reply {
         let fault = self.told(fault, call).await;
         let mut room = Room::of(Limits::of(self, call, None));
         loop {
             let bytes = room.bytes();
-            let call = within(call, bytes.unwrap_or(Reply::LEAST_BYTES));
-            // It is said twice, with as much around it.
+            let call = within(call, bytes.unwrap_or(Reply::MIN_BYTES));
+            // The message appears twice, with as much around it.
             let words = head(fault.message(), call.budget.max_bytes / 4).to_owned();
             let mut shown = fault.clone().with_message(words);
             if call.budget.max_bytes < AUTH_BYTES {
@@ -287,18 +288,18 @@ impl Gateway {
     }
 }
 
-/// What was read or filled in, within the same bounds.
-pub(crate) async fn served<T: Serialize, F: Future<Output = Result<Served<T>, Fault>>>(
-    given: Given,
+/// Relays a resource, prompt or completion within the limits.
+pub(crate) async fn served<T: Serialize, F: Future<Output = Result<SourceResult<T>, Fault>>>(
+    given: RelayedResult,
     limits: Limits,
     call: &Call,
-    keep: Arc<dyn Keep>,
-    relay: impl Fn(Given, Call, Arc<dyn Keep>) -> F,
-) -> Result<Served<T>, Fault> {
+    keep: Arc<dyn ResultSink>,
+    relay: impl Fn(RelayedResult, Call, Arc<dyn ResultSink>) -> F,
+) -> Result<SourceResult<T>, Fault> {
     let raw = match given {
-        Given::Here(raw) => raw,
+        RelayedResult::InMemory(raw) => raw,
         // It is not counted in tokens, of which none is shorter than a byte.
-        long @ Given::Long(_) => {
+        long @ RelayedResult::Long(_) => {
             let max_bytes = limits.max_bytes.min(limits.max_tokens);
             return relay(long, within(call, max_bytes), keep).await;
         }
@@ -308,10 +309,12 @@ pub(crate) async fn served<T: Serialize, F: Future<Output = Result<Served<T>, Fa
     loop {
         let bytes = room.bytes();
         let call = within(call, bytes.unwrap_or_default());
-        let served = relay(Given::Here(raw.clone()), call, keep.clone()).await?;
+        let served = relay(RelayedResult::InMemory(raw.clone()), call, keep.clone()).await?;
         let fits = match &served {
-            Served::Relayed(raw) => room.holds(raw.get()),
-            Served::Ours(ours) => room.holds(&serde_json::to_string(ours).unwrap_or_default()),
+            SourceResult::Relayed(raw) => room.holds(raw.get()),
+            SourceResult::Local(ours) => {
+                room.holds(&serde_json::to_string(ours).unwrap_or_default())
+            }
         };
         if fits {
             return Ok(served);
@@ -319,21 +322,21 @@ pub(crate) async fn served<T: Serialize, F: Future<Output = Result<Served<T>, Fa
     }
 }
 
-/// What is tried in ever fewer bytes is one thing, and kept once.
+/// Stores a result once, however often it is rendered with fewer bytes.
 pub(crate) struct KeptOnce {
-    keep: Arc<dyn Keep>,
+    keep: Arc<dyn ResultSink>,
     handle: OnceLock<Handle>,
 }
 
 impl KeptOnce {
-    pub(crate) fn by(keep: Arc<dyn Keep>) -> Self {
+    pub(crate) fn by(keep: Arc<dyn ResultSink>) -> Self {
         let handle = OnceLock::new();
         Self { keep, handle }
     }
 }
 
-impl Keep for KeptOnce {
-    fn keep(
+impl ResultSink for KeptOnce {
+    fn store(
         &self,
         permit: &Permit,
         content_type: &str,
@@ -342,18 +345,18 @@ impl Keep for KeptOnce {
         if let Some(handle) = self.handle.get() {
             return Ok(*handle);
         }
-        let handle = self.keep.keep(permit, content_type, body)?;
+        let handle = self.keep.store(permit, content_type, body)?;
         Ok(*self.handle.get_or_init(|| handle))
     }
 }
 
-/// How many bytes are tried, until the tokens fit as well.
+/// Byte limits to try, until the tokens fit as well.
 pub(crate) struct Room {
     limits: Limits,
     bytes: usize,
     shares: std::array::IntoIter<usize, 4>,
     is_over: bool,
-    /// What surely fits is not counted: whoever counts needs a vocabulary that takes more time and room than all the rest.
+    /// True if a text that surely fits is not tokenized: the vocabulary takes more time and memory than everything else.
     reckons: bool,
 }
 
@@ -368,12 +371,12 @@ impl Room {
         }
     }
 
-    /// How many to try next, unless it was tried often enough.
+    /// Returns the next limit to try; `None` if all were tried.
     pub(crate) fn bytes(&self) -> Option<usize> {
         (!self.is_over).then_some(self.bytes)
     }
 
-    /// Whether this is within bounds. Where it is not, there is less room the next time.
+    /// Returns true if the text is within the limits. If not, the next byte limit is smaller.
     pub(crate) fn holds(&mut self, text: &str) -> bool {
         let limits = self.limits;
         let reckoned = if self.reckons {
@@ -400,32 +403,35 @@ impl Room {
     }
 }
 
-/// What a server answered, with what must be masked masked.
-pub(crate) async fn given(answer: Answer, masks: Masks<'_>) -> Result<Given, Fault> {
+/// Returns a server's result with secrets masked.
+pub(crate) async fn given(
+    answer: ServerResult,
+    masks: CallerRedactor<'_>,
+) -> Result<RelayedResult, Fault> {
     let long = match answer {
-        Answer::Here(raw) => return Ok(Given::Here(masks.json(raw))),
-        Answer::Long(long) => long,
+        ServerResult::InMemory(raw) => return Ok(RelayedResult::InMemory(masks.redact_json(raw))),
+        ServerResult::InFile(long) => long,
     };
     if masks.is_empty() {
         return long
             .open()
-            .map(Given::Long)
+            .map(RelayedResult::Long)
             .map_err(|error| unreadable(&error));
     }
     let is_error = long.is_error();
     let (file, bytes) = long.into_file().map_err(|error| unreadable(&error))?;
-    let masked = masks.reader(file, bytes);
-    // How it begins may depend on how it ends, and the disk is waited for.
+    let masked = masks.redact_reader(file, bytes);
+    // Masking may need the whole file, and reading it blocks.
     let opening = tokio::task::spawn_blocking(move || LongResult::read(is_error, masked));
     match opening.await {
-        Ok(Ok(long)) => Ok(Given::Long(long)),
+        Ok(Ok(long)) => Ok(RelayedResult::Long(long)),
         Ok(Err(error)) => Err(unreadable(&error)),
         Err(error) => Err(unreadable(&error)),
     }
 }
 
 pub(crate) fn unreadable(why: &impl std::fmt::Display) -> Fault {
-    let why = format!("the call was done, but its result could not be read: {why}");
+    let why = format!("the call succeeded, but its result could not be read: {why}");
     Fault::new(Code::SourceFailed, why)
 }
 
@@ -443,11 +449,11 @@ fn relayed(text: String, is_error: bool) -> Reply {
     Reply {
         is_error,
         relayed: Some(RawValue::from_string(text).expect("it is put together from JSON")),
-        ..Reply::of_blocks(Vec::new())
+        ..Reply::from_blocks(Vec::new())
     }
 }
 
-/// How many tokens names and sentences have, and a little more. Nobody speaks in strings of random letters, which have more.
+/// Estimates the tokens of names and sentences, rounded up. Random letters have more.
 fn reckoned_tokens(text: &str) -> usize {
     #[derive(PartialEq, Clone, Copy)]
     enum Kind {
@@ -475,7 +481,7 @@ fn reckoned_tokens(text: &str) -> usize {
     runs.map(tokens).sum()
 }
 
-/// What of it is read as text.
+/// Returns the reply without media data, as a model reads it.
 fn words(reply: &str) -> Cow<'_, str> {
     if !reply.contains("\"data\"") && !reply.contains("\"blob\"") {
         return Cow::Borrowed(reply);
@@ -507,7 +513,7 @@ fn is_media(block: &Value) -> bool {
     matches!(block["type"].as_str(), Some("image" | "audio")) && block["data"].is_string()
 }
 
-/// What a result consists of.
+/// The parts of a result.
 struct Parts<'r> {
     members: Vec<(Cow<'r, str>, &'r RawValue)>,
     structured: Option<&'r RawValue>,
@@ -525,7 +531,7 @@ impl<'r> Parts<'r> {
         };
         let content = member("content").map_or("[]", RawValue::get);
         let media = |block: &Value| block["data"].as_str().map_or(0, str::len);
-        // Nearly nothing has pictures, and that can be told at a glance.
+        // Few results have media, which this quick check finds.
         let media_bytes = if content.contains("\"data\"") {
             let blocks: Vec<Value> = serde_json::from_str(content).unwrap_or_default();
             blocks
@@ -545,8 +551,7 @@ impl<'r> Parts<'r> {
         }
     }
 
-    /// Whether the content and what stands beside it is within the limits. Pictures and sounds are counted in bytes: no model reads them
-    /// as text.
+    /// Returns true if the content and the other members are within the limits. Media count only in bytes, not as text tokens.
     fn fits(&self, reply: &str, limits: Limits) -> bool {
         let text_bytes = reply.len().saturating_sub(self.media_bytes);
         reply.len() <= limits.max_bytes && (text_bytes <= limits.max_tokens || limits.allow(reply))
@@ -556,8 +561,7 @@ impl<'r> Parts<'r> {
         serde_json::from_str::<Vec<&RawValue>>(self.content).is_ok_and(|blocks| blocks.is_empty())
     }
 
-    /// What stands beside content and structured content. Which call it came of stands in its `_meta`, where there is no structured content
-    /// to say so.
+    /// Returns the members other than content and structured content. Without structured content, `_meta` names the call.
     fn rest(&self, of: Option<&Of<'_>>) -> String {
         let call = of.map(|of| match &of.task {
             Some(task) => json!({"tool_id": of.tool_id, "task": task}),
@@ -571,7 +575,7 @@ impl<'r> Parts<'r> {
             rest.push_str(value);
         };
         let with_call = |meta: &str| match &call {
-            Some(call) => splice::with(meta, CALL, &call.to_string()),
+            Some(call) => splice::set_member(meta, CALL, &call.to_string()),
             None => meta.to_owned(),
         };
         let mut has_meta = false;
@@ -592,7 +596,7 @@ impl<'r> Parts<'r> {
     }
 }
 
-/// Where the call stands in the `_meta` of a reply that has no structured content: its tool, and the task that gave the result.
+/// Member of `_meta` that names the tool and task of a reply without structured content.
 const CALL: &str = "rung/call";
 
 impl Of<'_> {
@@ -604,36 +608,36 @@ impl Of<'_> {
         format!("{{\"tool_id\":{tool_id},\"ok\":{ok}{task},\"result\":{result}}}")
     }
 
-    /// What is said of structured content that is cut.
+    /// The gateway's members for cut structured content.
     fn said(&self, ok: bool, raw_bytes: usize) -> Value {
         let mut said = json!({"tool_id": self.tool_id, "ok": ok});
         if let Some(task) = &self.task {
             said["task"] = task.clone();
         }
         said["truncated"] = true.into();
-        said["summary"] = format!("{raw_bytes} bytes, shown in part and kept whole").into();
+        said["summary"] = format!("{raw_bytes} bytes, shown in part and stored whole").into();
         said["raw_size_estimate"] = raw_bytes.into();
         said
     }
 }
 
-async fn kept(raw: &RawValue, call: &Call, keep: Arc<dyn Keep>) -> Result<Handle, Fault> {
+async fn kept(raw: &RawValue, call: &Call, keep: Arc<dyn ResultSink>) -> Result<Handle, Fault> {
     let (permit, body) = (call.permit.clone(), raw.get().to_owned());
-    let kept = move || keep.keep(&permit, "application/json", &mut Cursor::new(body));
+    let kept = move || keep.store(&permit, "application/json", &mut Cursor::new(body));
     tokio::task::spawn_blocking(kept)
         .await
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))
         .flatten()
         .map_err(|fault| {
             let why = format!(
-                "the call was done, but its result is too large to send and could not be kept: {fault}"
+                "the call succeeded, but its result is too large to send and could not be stored: {fault}"
             );
             Fault::new(fault.code(), why)
-                .with_hint("do not repeat a call that changes something; ask for less of its result")
+                .with_hint("do not repeat a call that changes something; otherwise call again with arguments that return less")
         })
 }
 
-/// What is shown of structured content, beside what is said of it.
+/// Merges shown structured content with the gateway's members.
 fn among(mut shown: Value, mut said: Value) -> Value {
     let members = shown.as_object_mut();
     let meta = members.and_then(|members| members.shift_remove("meta"));
@@ -650,7 +654,7 @@ fn among(mut shown: Value, mut said: Value) -> Value {
 mod tests {
     use super::*;
 
-    /// What real servers say of their tools, as it would be sent.
+    /// Tool lists of real servers, as they would be sent.
     #[test]
     fn what_is_reckoned_is_no_less_than_what_is_counted() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/catalogue");

@@ -1,90 +1,83 @@
-//! What a server wants before it lets anybody in, as far as it is known.
+//! What a server requires before it grants access, as far as it is known.
 //!
-//! Owns: how that is told. Refuses to know: how one signs in. Nothing is asked of anybody from here, and no credential passes.
+//! Owns: how these requirements are reported. Refuses to know: how a client signs in. Nothing is requested from here, and no
+//! credential passes through.
 
 use rung_auth::Secret;
-use rung_mcp::connect::{Error, Refused};
+use rung_mcp::connect::{Error, RpcError};
 use serde::{Deserialize, Serialize};
 
-/// What is told of a server that wants something. Nothing is told of the others.
+/// What a server requires before it grants access. Empty for servers that require nothing.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(crate) struct Auth {
+pub(crate) struct AuthRequirement {
     #[serde(skip_serializing_if = "Option::is_none")]
     auth_state: Option<&'static str>,
-    /// Variables that its entry names and that have no value.
+    /// Variables that its entry names but that have no value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     missing_env_vars: Vec<String>,
-    /// Ways in: `api_key`, `oauth`, `url_elicitation`.
+    /// Accepted methods: `api_key`, `oauth`, `url_elicitation`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     auth_methods: Vec<&'static str>,
     #[serde(skip_serializing_if = "SignIn::is_empty")]
     auth_metadata: SignIn,
-    /// How it asked, as it said it.
+    /// The server's `WWW-Authenticate` challenge, unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     auth_challenge: Option<String>,
-    /// Pages that the user has to visit first. They are the caller's, and told to nobody else.
+    /// Pages that the user has to visit first. Only the caller that caused them receives them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    url_elicitations: Vec<Page>,
+    url_elicitations: Vec<UrlElicitation>,
 }
 
-/// Where it is said how one signs in at a server.
+/// Metadata about signing in at a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SignIn {
-    /// What the server says of itself, as RFC 9728 has it.
+    /// Protected resource metadata (RFC 9728).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protected_resource_metadata_url: Option<String>,
-    /// What its authorization server says of itself, as RFC 8414 has it.
+    /// Authorization server metadata (RFC 8414).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorization_server_metadata_url: Option<String>,
-    /// Who says who somebody is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_issuer_url: Option<String>,
-    /// What that one says of itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oidc_discovery_url: Option<String>,
-    /// What a client says of itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id_metadata_document_url: Option<String>,
-    /// What may be asked for.
+    /// Scopes that its entry declares.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub declared_scopes: Vec<String>,
-    /// What it wants and was not given.
+    /// Scopes that its challenge requires.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing_scopes: Vec<String>,
-    /// Whether it sends the user to pages of its own.
+    /// True if the server sends users to pages (URL elicitation).
     #[serde(skip)]
-    pub by_page: bool,
+    pub uses_url_elicitation: bool,
 }
 
-/// A page that the user has to visit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Page {
+struct UrlElicitation {
     elicitation_id: String,
     url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
 }
 
-/// The state of a server that sends the user to pages first.
-const VISIT: &str = "elicitation_required";
-/// The number of a refusal that sends the user to pages.
-const VISIT_FIRST: i64 = -32_042;
-/// Pages that are told at most.
-const MAX_PAGES: usize = 8;
-/// Bytes of an address.
+/// `auth_state` of a server that sends the user to pages first.
+const ELICITATION_REQUIRED: &str = "elicitation_required";
+/// The MCP error code that sends the user to pages.
+const URL_ELICITATION_REQUIRED_CODE: i64 = -32_042;
+const MAX_URL_ELICITATIONS: usize = 8;
 const MAX_URL_BYTES: usize = 2_000;
 
-impl Auth {
-    /// Of a server that the operator's policy denies.
-    pub(crate) fn denied() -> Self {
+impl AuthRequirement {
+    pub(crate) fn policy_denied() -> Self {
         Self {
             auth_state: Some("policy_denied"),
             ..Self::default()
         }
     }
 
-    /// Of a server whose entry names variables that have no value, and says this of how one signs in.
-    pub(crate) fn missing(variables: &[String], said: &SignIn) -> Self {
+    pub(crate) fn missing_variables(variables: &[String], said: &SignIn) -> Self {
         Self {
             auth_state: Some("missing_auth"),
             missing_env_vars: variables.to_vec(),
@@ -94,22 +87,25 @@ impl Auth {
         }
     }
 
-    /// Of a server that answered with an error, where that is because it wants something. What it was given in confidence is not
-    /// taken apart, where it says that.
-    pub(crate) fn wanted(error: &Error, said: &SignIn, secrets: &[Secret<String>]) -> Option<Self> {
+    /// Returns the requirement behind an error, if there is one. A challenge that repeats one of the secrets is not parsed.
+    pub(crate) fn from_error(
+        error: &Error,
+        said: &SignIn,
+        secrets: &[Secret<String>],
+    ) -> Option<Self> {
         match error {
             Error::Unauthorized { challenge, .. } => {
-                Some(Self::refused(challenge.as_deref(), said, secrets))
+                Some(Self::from_challenge(challenge.as_deref(), said, secrets))
             }
-            Error::Refused { refusal, .. } => Self::sent_elsewhere(refusal),
+            Error::Refused { refusal, .. } => Self::from_url_elicitation(refusal),
             _ => None,
         }
     }
 
-    fn refused(challenge: Option<&str>, said: &SignIn, secrets: &[Secret<String>]) -> Self {
+    fn from_challenge(challenge: Option<&str>, said: &SignIn, secrets: &[Secret<String>]) -> Self {
         let tells = |asked: &&str| secrets.iter().any(|secret| asked.contains(secret.expose()));
         let harmless = challenge.filter(|asked| !tells(asked));
-        let asked = |name: &str| parameter(harmless?, name);
+        let asked = |name: &str| challenge_parameter(harmless?, name);
         let lacks_scope = asked("error") == Some("insufficient_scope");
         let metadata = asked("resource_metadata").filter(|url| is_plain_url(url));
         let scopes = asked("scope").unwrap_or_default().split(' ');
@@ -132,13 +128,13 @@ impl Auth {
                 auth_metadata.methods("api_key")
             },
             auth_metadata,
-            // As a whole, in which a secret is found: a part of it might be a part of one.
+            // Whole, so that redaction finds a secret in it: a part might hold half of one.
             auth_challenge: challenge.map(str::to_owned),
             ..Self::default()
         }
     }
 
-    fn sent_elsewhere(refusal: &Refused) -> Option<Self> {
+    fn from_url_elicitation(refusal: &RpcError) -> Option<Self> {
         #[derive(Deserialize)]
         struct Data {
             elicitations: Vec<Elicitation>,
@@ -150,7 +146,7 @@ impl Auth {
             url: String,
             message: Option<String>,
         }
-        if refusal.code != VISIT_FIRST {
+        if refusal.code != URL_ELICITATION_REQUIRED_CODE {
             return None;
         }
         let data: Data = serde_json::from_str(refusal.data.as_ref()?.get()).ok()?;
@@ -158,30 +154,33 @@ impl Auth {
             .elicitations
             .into_iter()
             .filter(|page| is_url(&page.url));
-        let pages = sound.take(MAX_PAGES).map(|page| Page {
+        let pages = sound.take(MAX_URL_ELICITATIONS).map(|page| UrlElicitation {
             elicitation_id: page.elicitation_id,
             url: page.url,
             message: page.message,
         });
         Some(Self {
-            auth_state: Some(VISIT),
+            auth_state: Some(ELICITATION_REQUIRED),
             auth_methods: vec!["url_elicitation"],
             url_elicitations: pages.collect(),
             ..Self::default()
         })
     }
 
-    /// Whether it sends whoever called to a page of their own.
-    pub(crate) fn is_callers(&self) -> bool {
-        self.auth_state == Some(VISIT)
+    /// Returns true if the requirement is only for the caller that caused it.
+    pub(crate) fn is_for_caller_only(&self) -> bool {
+        self.auth_state == Some(ELICITATION_REQUIRED)
     }
 }
 
 impl SignIn {
     fn is_empty(&self) -> bool {
-        let Self { by_page, .. } = *self;
+        let Self {
+            uses_url_elicitation: by_page,
+            ..
+        } = *self;
         let nothing = Self {
-            by_page,
+            uses_url_elicitation: by_page,
             ..Self::default()
         };
         *self == nothing
@@ -195,12 +194,12 @@ impl SignIn {
     }
 
     fn methods(&self, first: &'static str) -> Vec<&'static str> {
-        let page = self.by_page.then_some("url_elicitation");
+        let page = self.uses_url_elicitation.then_some("url_elicitation");
         std::iter::once(first).chain(page).collect()
     }
 }
 
-/// Whether it is an address on the web in which nobody is named and no password stands.
+/// Returns true for an HTTP(S) URL without user name and password.
 pub(crate) fn is_url(text: &str) -> bool {
     let rest = text
         .strip_prefix("https://")
@@ -214,22 +213,22 @@ pub(crate) fn is_url(text: &str) -> bool {
         && text.bytes().all(plain)
 }
 
-/// The same, with nothing behind its path, where a secret could stand. It is told whole or not at all.
+/// Returns true for such a URL without query and fragment, which could hold a secret.
 pub(crate) fn is_plain_url(text: &str) -> bool {
     is_url(text) && !text.contains(['?', '#'])
 }
 
-/// Whether it can be the name of something that is asked for, as RFC 6749 has it.
+/// Returns true for a valid scope token (RFC 6749).
 pub(crate) fn is_scope(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_graphic() && !b"\"\\".contains(&byte);
     !text.is_empty() && text.len() <= 256 && text.bytes().all(plain)
 }
 
-/// A parameter of a challenge, as RFC 9110 writes them.
-fn parameter<'c>(challenge: &'c str, name: &str) -> Option<&'c str> {
+/// Returns a parameter of a challenge (RFC 9110).
+fn challenge_parameter<'c>(challenge: &'c str, name: &str) -> Option<&'c str> {
     let mut rest = challenge;
     loop {
-        // Before the next sign of equality stands a name, perhaps behind a scheme or a comma.
+        // The text before the next `=` ends with a name, after a scheme or a comma.
         let (before, after) = rest.split_once('=')?;
         let own = before.trim_end().rsplit([' ', ',', '\t']).next()?;
         let after = after.trim_start();
@@ -243,7 +242,7 @@ fn parameter<'c>(challenge: &'c str, name: &str) -> Option<&'c str> {
             after.split_at(end)
         };
         if own.eq_ignore_ascii_case(name) {
-            // What is written with escapes is none of what is looked for here.
+            // None of the parameters looked for here contains escapes.
             return (!value.contains('\\')).then_some(value);
         }
         rest = behind;
@@ -259,8 +258,8 @@ mod tests {
 
     use super::*;
 
-    fn told(challenge: &str, said: &SignIn) -> Value {
-        json!(Auth::refused(Some(challenge), said, &[]))
+    fn challenge_json(challenge: &str, said: &SignIn) -> Value {
+        json!(AuthRequirement::from_challenge(Some(challenge), said, &[]))
     }
 
     #[test]
@@ -274,7 +273,7 @@ mod tests {
             ("resource_metadata", Some("https://a.example/x")),
             ("metadata", None),
         ] {
-            assert_eq!(parameter(plain, name), expected, "{name}");
+            assert_eq!(challenge_parameter(plain, name), expected, "{name}");
         }
         for odd in [
             "",
@@ -285,30 +284,30 @@ mod tests {
             "a=\"\\\"",
             "scope=\"a\\\"b\"",
         ] {
-            assert_eq!(parameter(odd, "scope"), None, "{odd}");
+            assert_eq!(challenge_parameter(odd, "scope"), None, "{odd}");
         }
     }
 
     proptest::proptest! {
-        /// Whatever a server sends, what is taken from it stands in it.
+        /// A parsed value is always a part of the challenge.
         #[test]
         fn no_challenge_is_too_odd(challenge in "[a-c =,\"\\\\\t\u{e9}]{0,40}") {
-            if let Some(value) = parameter(&challenge, "a") {
+            if let Some(value) = challenge_parameter(&challenge, "a") {
                 proptest::prop_assert!(challenge.contains(value));
             }
         }
     }
 
     #[test]
-    fn what_a_server_asks_for_is_told_in_parts_that_are_sound() {
+    fn valid_parts_of_a_challenge_are_reported() {
         let said = SignIn {
             declared_scopes: vec!["all".to_owned()],
-            by_page: true,
+            uses_url_elicitation: true,
             ..SignIn::default()
         };
         let asked = r#"Bearer error="insufficient_scope", scope="read write", resource_metadata="https://a.example/.well-known/x""#;
         assert_eq!(
-            told(asked, &said),
+            challenge_json(asked, &said),
             json!({
                 "auth_state": "insufficient_scope",
                 "auth_methods": ["oauth", "url_elicitation"],
@@ -327,7 +326,7 @@ mod tests {
             r#"Bearer resource_metadata="https:///""#,
         ] {
             assert_eq!(
-                told(odd, &SignIn::default()),
+                challenge_json(odd, &SignIn::default()),
                 json!({"auth_state": "missing_auth", "auth_methods": ["api_key"], "auth_challenge": odd}),
             );
         }
@@ -335,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_refusal_that_sends_the_user_to_pages_names_those_that_are_sound() {
-        let refusal = |code, data: &Value| Refused {
+        let refusal = |code, data: &Value| RpcError {
             code,
             message: String::new(),
             data: Some(Arc::from(to_raw_value(data).unwrap())),
@@ -344,7 +343,9 @@ mod tests {
             {"mode": "url", "elicitationId": "e1", "url": "https://a.example/in?id=1", "message": "Sign in"},
             {"mode": "url", "elicitationId": "e2", "url": "file:///etc/passwd", "message": "Open"},
         ]});
-        let auth = Auth::sent_elsewhere(&refusal(VISIT_FIRST, &data)).unwrap();
+        let auth =
+            AuthRequirement::from_url_elicitation(&refusal(URL_ELICITATION_REQUIRED_CODE, &data))
+                .unwrap();
         assert_eq!(
             json!(auth),
             json!({
@@ -353,7 +354,13 @@ mod tests {
                 "url_elicitations": [{"elicitation_id": "e1", "url": "https://a.example/in?id=1", "message": "Sign in"}],
             })
         );
-        assert!(Auth::sent_elsewhere(&refusal(-32_602, &data)).is_none());
-        assert!(Auth::sent_elsewhere(&refusal(VISIT_FIRST, &json!({"elicitations": 1}))).is_none());
+        assert!(AuthRequirement::from_url_elicitation(&refusal(-32_602, &data)).is_none());
+        assert!(
+            AuthRequirement::from_url_elicitation(&refusal(
+                URL_ELICITATION_REQUIRED_CODE,
+                &json!({"elicitations": 1})
+            ))
+            .is_none()
+        );
     }
 }

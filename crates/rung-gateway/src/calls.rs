@@ -1,4 +1,4 @@
-//! Calls under way: whose they are, how they are, and how one is ended without anything else being touched.
+//! Active calls: the owner and state of each, and how one is cancelled without affecting any other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use rung_tool::{Call, Conversation, WeakConversation};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Whose a call or a task is. Nobody else sees it.
+/// Owner of a call or a task. Only the owner sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Owner {
-    /// Whoever has this token.
+pub(crate) enum CallOwner {
+    /// Caller and grant of a permit.
     Client(String, String),
-    /// Whoever has none of their own is known by the conversation.
+    /// A caller without a name of its own is identified by its conversation.
     Conversation(WeakConversation),
 }
 
-impl Owner {
-    pub(crate) fn of(call: &Call) -> Self {
+impl CallOwner {
+    pub(crate) fn from_call(call: &Call) -> Self {
         Self::new(&call.permit, call.peer.conversation())
     }
 
     fn new(permit: &Permit, conversation: Option<Conversation>) -> Self {
         match conversation {
-            Some(conversation) if permit.is_nameless() => {
+            Some(conversation) if permit.is_shared() => {
                 Self::Conversation(conversation.downgrade())
             }
             _ => {
@@ -38,115 +38,116 @@ impl Owner {
     }
 }
 
-/// A call that has heard nothing for so long is stalled.
-const STALLED: Duration = Duration::from_mins(2);
+/// A call without activity for this long is stalled.
+const STALLED_AFTER: Duration = Duration::from_mins(2);
 
-/// One call under way.
-pub(crate) struct Begun {
+pub(crate) struct ActiveCall {
     pub(crate) number: u64,
     pub(crate) server: Arc<str>,
     pub(crate) tool_id: String,
-    pub(crate) owner: Owner,
+    pub(crate) owner: CallOwner,
     pub(crate) started: Instant,
     pub(crate) started_ms: u64,
     pub(crate) timeout: Duration,
-    /// The task whose end it waits for.
+    /// The task whose end the call waits for.
     pub(crate) task_id: Option<String>,
-    /// When something was last heard of it.
-    heard: Mutex<Option<Instant>>,
-    ended: Notify,
+    /// Time of the last message from the server about this call.
+    last_activity: Mutex<Option<Instant>>,
+    cancelled: Notify,
 }
 
-impl Begun {
+impl ActiveCall {
     pub(crate) fn id(&self) -> String {
         format!("{}::{}", self.server, self.number)
     }
 
-    pub(crate) fn hear(&self) {
-        *self.heard.lock() = Some(Instant::now());
+    pub(crate) fn record_activity(&self) {
+        *self.last_activity.lock() = Some(Instant::now());
     }
 
     pub(crate) fn quiet_for(&self) -> Duration {
-        let heard = *self.heard.lock();
+        let heard = *self.last_activity.lock();
         heard.unwrap_or(self.started).elapsed()
     }
 
     pub(crate) fn is_stalled(&self) -> bool {
-        self.quiet_for() >= STALLED
+        self.quiet_for() >= STALLED_AFTER
     }
 
     pub(crate) fn state(&self) -> &'static str {
         if self.is_stalled() {
             "stalled"
-        } else if self.heard.lock().is_some() {
+        } else if self.last_activity.lock().is_some() {
             "active"
         } else {
             "pending"
         }
     }
 
-    /// Comes back when it was ended.
-    pub(crate) async fn ended(&self) {
-        self.ended.notified().await;
+    /// Completes when the call is cancelled.
+    pub(crate) async fn cancelled(&self) {
+        self.cancelled.notified().await;
     }
 }
 
-/// All calls under way.
 #[derive(Default)]
-pub(crate) struct Calls {
-    begun: Mutex<HashMap<u64, Arc<Begun>>>,
-    next: AtomicU64,
+pub(crate) struct CallRegistry {
+    active: Mutex<HashMap<u64, Arc<ActiveCall>>>,
+    last_number: AtomicU64,
 }
 
-/// What is begun.
-pub(crate) struct Work<'a> {
+/// The call to begin.
+pub(crate) struct CallSpec<'a> {
     pub(crate) server: &'a Arc<str>,
     pub(crate) tool_id: String,
     pub(crate) timeout: Duration,
-    /// The task whose end it waits for.
+    /// The task whose end the call waits for.
     pub(crate) task_id: Option<String>,
 }
 
-/// A call under way; dropped, it is over.
-pub(crate) struct Running<'a> {
-    calls: &'a Calls,
-    pub(crate) begun: Arc<Begun>,
+/// Keeps a call registered as active until dropped.
+pub(crate) struct ActiveCallGuard<'a> {
+    registry: &'a CallRegistry,
+    pub(crate) call: Arc<ActiveCall>,
 }
 
-impl Drop for Running<'_> {
+impl Drop for ActiveCallGuard<'_> {
     fn drop(&mut self) {
-        self.calls.begun.lock().remove(&self.begun.number);
+        self.registry.active.lock().remove(&self.call.number);
     }
 }
 
-impl Calls {
-    pub(crate) fn begin(&self, call: &Call, work: Work<'_>) -> Running<'_> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        let begun = Arc::new(Begun {
+impl CallRegistry {
+    pub(crate) fn begin(&self, call: &Call, work: CallSpec<'_>) -> ActiveCallGuard<'_> {
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
+        let begun = Arc::new(ActiveCall {
             number,
             server: work.server.clone(),
             tool_id: work.tool_id,
-            owner: Owner::of(call),
+            owner: CallOwner::from_call(call),
             started: Instant::now(),
             started_ms: crate::now_ms(),
             timeout: work.timeout,
             task_id: work.task_id,
-            heard: Mutex::default(),
-            ended: Notify::new(),
+            last_activity: Mutex::default(),
+            cancelled: Notify::new(),
         });
-        self.begun.lock().insert(number, begun.clone());
-        Running { calls: self, begun }
+        self.active.lock().insert(number, begun.clone());
+        ActiveCallGuard {
+            registry: self,
+            call: begun,
+        }
     }
 
-    /// Ends one. It is under way no longer, whenever its caller notices.
-    pub(crate) fn end(&self, call: &Begun) {
-        self.begun.lock().remove(&call.number);
-        call.ended.notify_one();
+    /// Cancels a call. It is no longer active from here on, even before its caller is notified.
+    pub(crate) fn cancel(&self, call: &ActiveCall) {
+        self.active.lock().remove(&call.number);
+        call.cancelled.notify_one();
     }
 
-    /// Those that `wanted` wants, the oldest first.
-    pub(crate) fn list(&self, wanted: impl Fn(&Begun) -> bool) -> Vec<Arc<Begun>> {
-        let begun = self.begun.lock();
+    /// Returns the calls that `wanted` accepts, oldest first.
+    pub(crate) fn list(&self, wanted: impl Fn(&ActiveCall) -> bool) -> Vec<Arc<ActiveCall>> {
+        let begun = self.active.lock();
         let mut all: Vec<_> = begun
             .values()
             .filter(|call| wanted(call))

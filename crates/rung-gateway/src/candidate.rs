@@ -1,9 +1,9 @@
-//! A server that is not set up here and could be: how it is told.
+//! A server that is not configured but could be added, as `gateway.catalog_search` reports it.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// A server that could be added. Its words may be those of strangers; they are short, and on one line.
+/// A server that could be added. Its texts may be untrusted; they are short and have one line.
 #[derive(Debug, Serialize)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -18,10 +18,10 @@ pub(crate) struct Candidate {
     pub(crate) transport: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) url: Option<String>,
-    /// Headers that it wants, by their names.
+    /// Names of the headers that it requires.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) remote_headers: Vec<String>,
-    /// Where it is published, and under which name.
+    /// Package registry and name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) package: Option<String>,
     pub(crate) requires_api_key: bool,
@@ -32,27 +32,27 @@ pub(crate) struct Candidate {
     pub(crate) env_instructions: Option<String>,
     pub(crate) is_installed: bool,
     pub(crate) is_running: bool,
-    /// Whether we add it ourselves.
+    /// True if the gateway could add it itself.
     pub(crate) provisionable: bool,
-    /// What a configuration file would say of it.
+    /// The configuration entry that would add it.
     pub(crate) entry: Value,
 }
 
-/// What tells a server from others before it is set up.
+/// Identifies a server that is not configured.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Identity<'a> {
+pub(crate) struct ServerIdentity<'a> {
     pub(crate) name: &'a str,
-    /// The name of its package, without where that is published.
+    /// Package name without its registry.
     pub(crate) package: Option<&'a str>,
     pub(crate) url: Option<&'a str>,
 }
 
-/// The name of a package, without where it is published.
-pub(crate) fn bare(package: &str) -> &str {
+/// Returns a package name without its registry.
+pub(crate) fn bare_package_name(package: &str) -> &str {
     package.split_once(':').map_or(package, |(_, name)| name)
 }
 
-/// Whether a variable has a value here.
-pub(crate) fn is_set(variable: &str) -> bool {
+/// Returns true if the environment variable is set and not empty.
+pub(crate) fn is_env_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }

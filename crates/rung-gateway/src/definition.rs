@@ -1,52 +1,52 @@
-//! A server as the configuration has it: how it is reached, for whom one is started, and why it is not started where it is not.
+//! The definition of a server in the configuration: how it is reached, how instances are shared, and why it is withheld.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rung_auth::Secret;
-use rung_mcp::connect::{Era, Target};
+use rung_mcp::connect::{Era, ServerTarget};
 
 use crate::auth::SignIn;
 use crate::config::Sharing;
 
 /// Why a server is listed and not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Withheld {
-    /// A project's file names it, and nobody approved that.
+pub enum WithheldReason {
+    /// A project's file defines it and that is not approved.
     Untrusted,
-    /// It asks for variables that have no value.
-    Missing(Vec<String>),
-    /// It cannot be reached as it is written.
+    /// The project's `rung.toml` defines it and that is not approved.
+    UntrustedSettings,
+    /// Variables that have no value.
+    MissingVariables(Vec<String>),
+    /// The entry cannot be used, for this reason.
     Unusable(String),
 }
 
-/// A server as the configuration has it.
+/// The definition of a server in the configuration.
 #[derive(Debug, Clone)]
-pub struct Definition {
-    /// What it is called.
+pub struct ServerDefinition {
     pub name: Arc<str>,
-    /// How it is reached.
-    pub target: Target,
-    /// For whom one is started.
+    pub target: ServerTarget,
+    /// Which callers share an instance.
     pub sharing: Sharing,
-    /// In which era it is spoken to; by asking it, where nothing is said.
+    /// Legacy or modern protocol; `None`: negotiated with the server.
     pub era: Option<Era>,
-    /// Whether it is started with the gateway.
+    /// True if the server starts with the gateway.
     pub eager: bool,
-    /// Who says so: the project, the user, a file that was given, or the settings.
+    /// Origin of the entry: the project, the user, a given file, or the settings.
     pub origin: &'static str,
-    /// Where it is written.
     pub file: Option<PathBuf>,
-    /// Why it is not started, where it is not.
-    pub withheld: Option<Withheld>,
-    /// Whether an edit of it waits for approval, and what runs is what was approved.
-    pub edit_waits: bool,
-    /// Where it is said how one signs in there.
+    /// Why the server is not started; `None` if it may be.
+    pub withheld: Option<WithheldReason>,
+    /// True if an edit waits for approval; until then the approved version runs.
+    pub has_pending_edit: bool,
     pub sign_in: SignIn,
-    /// What it is given that must not come back.
+    /// Variables that its entry takes its credentials from.
+    pub variables: Vec<String>,
+    /// Secrets passed to the server; masked in everything that is returned.
     pub secrets: Vec<Secret<String>>,
-    /// Changes with everything that makes it another server, its credentials among it. To compare, never to be kept.
+    /// Changes with everything that makes it another server, including credentials. Only for comparison; must not be stored.
     pub digest: String,
-    /// How it is written, without what its variables hold: by this it is known in the catalogue.
-    pub shown: String,
+    /// The command or URL with variables not expanded. Part of the key in the catalog store.
+    pub summary: String,
 }

@@ -1,4 +1,4 @@
-//! The servers' tools as if they were ours: each in the list, under its own name where only one has it.
+//! The direct surface: downstream tools listed one by one, under their own names where these are unique.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,48 +7,47 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use rung_auth::{Access, Permit};
 use rung_fault::Fault;
-use rung_tool::{Call, Card, Hints, Pending, Reply, TaskUse, ToolSource, unknown_tool};
+use rung_tool::{BoxFuture, Call, Card, Hints, Reply, TaskUse, ToolSource, unknown_tool};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::answer::{Limits, dressed};
+use crate::catalog::{CatalogTool, Risk};
+use crate::delegate::with_trace_context;
 use crate::gateway::Gateway;
-use crate::heard::traced;
-use crate::invoke::{Order, Outcome};
-use crate::policy::Thing;
-use crate::redact::Masks;
-use crate::seen::{Known, Risk};
+use crate::invoke::{Invocation, InvokeOutcome};
+use crate::policy::PolicySubject;
+use crate::redact::CallerRedactor;
 use crate::server::Server;
 
-/// How servers are shown.
+/// How downstream tools are shown to clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Surface {
-    /// By the tools that find, describe and call theirs.
+    /// Through the `gateway.*` tools that search, describe and call them.
     #[default]
     Meta,
-    /// By their own tools.
+    /// As tools of their own.
     Direct,
 }
 
-/// The servers' own tools, as a source.
-pub struct Direct(pub Gateway);
+/// The downstream tools as a tool source.
+pub struct DirectTools(pub Gateway);
 
-/// Bytes of a name that every client takes.
+/// Longest name that every client accepts.
 const MAX_NAME_BYTES: usize = 64;
-/// Digits of what stands for the rest of a name that is longer.
-const DIGITS: usize = 8;
-/// How long a call may take.
-const TIMEOUT: Duration = Duration::from_mins(5);
+/// Digits of the digest that replaces the end of a longer name.
+const DIGEST_DIGITS: usize = 8;
+const CALL_TIMEOUT: Duration = Duration::from_mins(5);
 
-type Tool = (String, Arc<Server>, Arc<Known>);
+type NamedTool = (String, Arc<Server>, Arc<CatalogTool>);
 
-impl Direct {
-    /// The tools that somebody sees, by the names they have here.
-    fn tools(&self, permit: &Permit) -> Vec<Tool> {
-        let (state, known) = (self.0.state(), self.0.shelf());
+impl DirectTools {
+    /// Returns the visible tools with the names they are listed under.
+    fn visible_tools(&self, permit: &Permit) -> Vec<NamedTool> {
+        let (state, known) = (self.0.state(), self.0.tool_index());
         let seen = known.tools.iter().filter(|(server, known)| {
             let (server, tool) = (&**server.name(), &*known.tool.name);
-            state.sees(permit, Thing::Tool { server, tool })
+            state.is_visible(permit, PolicySubject::Tool { server, tool })
         });
         let seen: Vec<_> = seen.collect();
         let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -58,39 +57,52 @@ impl Direct {
         let named = seen.iter().map(|(server, known)| {
             let own = &*known.tool.name;
             let name = match counts.get(own) {
-                Some(1) => short(own),
-                _ => short(&format!("{}__{own}", server.name())),
+                Some(1) => shorten_name(own),
+                _ => shorten_name(&format!("{}__{own}", server.name())),
             };
             (name, server.clone(), known.clone())
         });
         named.collect()
     }
 
-    async fn answer(&self, call: &Call, name: &str, arguments: &RawValue) -> Result<Reply, Fault> {
+    async fn call_tool(
+        &self,
+        call: &Call,
+        name: &str,
+        arguments: &RawValue,
+    ) -> Result<Reply, Fault> {
         let known = |_: &_| self.find(&call.permit, name).ok();
-        let found = self.0.find(&call.permit, known).await;
+        let found = self.0.find_or_wait(&call.permit, known).await;
         let (_, server, tool) = found.map_or_else(|| self.find(&call.permit, name), Ok)?;
         let id = format!("{}::{}", server.name(), tool.tool.name);
-        let order = Order {
-            id: &id,
+        let order = Invocation {
+            tool_id: &id,
             arguments,
-            meta: traced(None, call),
-            timeout: TIMEOUT,
-            counts_start: false,
-            as_task: None,
+            meta: with_trace_context(None, call),
+            timeout: CALL_TIMEOUT,
+            timeout_includes_start: false,
+            task_options: None,
         };
         let answer = match self.0.invoke(call, &order).await? {
-            (_, Outcome::Done(answer)) => answer,
-            (_, Outcome::Task(_)) => unreachable!("nobody asked for a task"),
+            (_, InvokeOutcome::Done(answer)) => answer,
+            (_, InvokeOutcome::Task(_)) => unreachable!("nobody asked for a task"),
         };
         let state = self.0.state();
         let limits = Limits::of(&self.0, call, None);
-        let keep = self.0.0.keep.clone();
-        dressed(answer, None, state.rules.masks(), limits, call, keep).await
+        let keep = self.0.0.result_sink.clone();
+        dressed(
+            answer,
+            None,
+            state.access.caller_redactor(),
+            limits,
+            call,
+            keep,
+        )
+        .await
     }
 
-    fn find(&self, permit: &Permit, name: &str) -> Result<Tool, Fault> {
-        let tools = self.tools(permit);
+    fn find(&self, permit: &Permit, name: &str) -> Result<NamedTool, Fault> {
+        let tools = self.visible_tools(permit);
         let names: Vec<String> = tools.iter().map(|(name, ..)| name.clone()).collect();
         let mut found = tools.into_iter().filter(|(own, ..)| own == name);
         let found = found.next();
@@ -98,21 +110,23 @@ impl Direct {
     }
 }
 
-/// A name that every client takes: what is too long ends with what tells it from others.
-fn short(name: &str) -> String {
+/// Shortens a name that is too long; a digest at its end keeps it unique.
+fn shorten_name(name: &str) -> String {
     if name.len() <= MAX_NAME_BYTES {
         return name.to_owned();
     }
     let digest = HEXLOWER.encode(&Sha256::digest(name));
-    let begin = rung_ladder::head(name, MAX_NAME_BYTES - DIGITS - 1);
-    format!("{begin}_{}", &digest[..DIGITS])
+    let begin = rung_ladder::head(name, MAX_NAME_BYTES - DIGEST_DIGITS - 1);
+    format!("{begin}_{}", &digest[..DIGEST_DIGITS])
 }
 
-fn card((name, _, known): &Tool, masks: Masks<'_>) -> Card {
+fn card((name, _, known): &NamedTool, masks: CallerRedactor<'_>) -> Card {
     Card {
         name: name.as_str().into(),
-        title: masks.text(known.title.as_deref().unwrap_or(name)).into(),
-        description: masks.text(&known.description).into(),
+        title: masks
+            .redact_text(known.title.as_deref().unwrap_or(name))
+            .into(),
+        description: masks.redact_text(&known.description).into(),
         icon: None,
         input_schema: known.tool.input_schema.clone(),
         output_schema: None,
@@ -123,22 +137,22 @@ fn card((name, _, known): &Tool, masks: Masks<'_>) -> Card {
             open_world: true,
         },
         access: Access::Read,
-        // Followed here; to our own callers it is a call like any other.
-        tasks: match known.tasks {
+        // The gateway follows the downstream task itself; for the caller it is an ordinary call.
+        tasks: match known.task_support {
             Some(_) => TaskUse::Optional,
             None => TaskUse::Never,
         },
-        listed: Some(masks.shared_json(&known.tool.listed)),
+        listed: Some(masks.redact_shared_json(&known.tool.definition)),
     }
 }
 
-impl ToolSource for Direct {
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
+impl ToolSource for DirectTools {
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<Card>, Fault>> {
         Box::pin(async move {
-            // Whoever lists what nobody has seen waits for it: there is no other way to find it.
-            self.0.see_all(permit).await;
-            let (tools, state) = (self.tools(permit), self.0.state());
-            let card = |tool| card(tool, state.rules.masks());
+            // A client of this surface cannot find tools except in this list, so it waits for unlisted servers.
+            self.0.wait_until_listed(permit).await;
+            let (tools, state) = (self.visible_tools(permit), self.0.state());
+            let card = |tool| card(tool, state.access.caller_redactor());
             Ok(tools.iter().map(card).collect())
         })
     }
@@ -147,10 +161,10 @@ impl ToolSource for Direct {
         &'a self,
         permit: &'a Permit,
         name: &'a str,
-    ) -> Pending<'a, Result<Card, Fault>> {
+    ) -> BoxFuture<'a, Result<Card, Fault>> {
         let state = self.0.state();
         let found = self.find(permit, name);
-        let found = found.map(|tool| card(&tool, state.rules.masks()));
+        let found = found.map(|tool| card(&tool, state.access.caller_redactor()));
         Box::pin(std::future::ready(found))
     }
 
@@ -159,9 +173,9 @@ impl ToolSource for Direct {
         call: &'a Call,
         name: &'a str,
         arguments: &'a RawValue,
-    ) -> Pending<'a, Reply> {
+    ) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
-            match self.answer(call, name, arguments).await {
+            match self.call_tool(call, name, arguments).await {
                 Ok(reply) => reply,
                 Err(fault) => self.0.failed(fault, call).await,
             }
@@ -176,8 +190,8 @@ mod tests {
     #[test]
     fn a_long_name_is_shortened_to_one_that_is_its_own() {
         let (one, other) = ("x".repeat(70) + "1", "x".repeat(70) + "2");
-        assert_eq!(short(&one).len(), MAX_NAME_BYTES);
-        assert_ne!(short(&one), short(&other));
-        assert_eq!(short("echo"), "echo");
+        assert_eq!(shorten_name(&one).len(), MAX_NAME_BYTES);
+        assert_ne!(shorten_name(&one), shorten_name(&other));
+        assert_eq!(shorten_name("echo"), "echo");
     }
 }

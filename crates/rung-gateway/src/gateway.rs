@@ -1,4 +1,4 @@
-//! All servers behind the door, as one.
+//! The gateway: all downstream servers, their configuration and the index of their tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,177 +9,167 @@ use data_encoding::HEXLOWER;
 use parking_lot::{Mutex, RwLock};
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Detail, Fault};
-use rung_kv::Records;
-use rung_mcp::connect::Target;
-use rung_tool::{Call, Change, Changes, Keep, Names};
+use rung_kv::RecordTable;
+use rung_mcp::connect::ServerTarget;
+use rung_tool::{Call, Change, ChangeSender, NameStyle, ResultSink};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use crate::calls::Calls;
-use crate::catalogue::Catalogue;
-use crate::definition::{Definition, Withheld};
+use crate::access::{AccessPolicy, Disclosure};
+use crate::call_history::CallHistory;
+use crate::calls::CallRegistry;
+use crate::catalog::CatalogTool;
+use crate::catalog_store::CatalogStore;
+use crate::definition::{ServerDefinition, WithheldReason};
 use crate::direct::Surface;
 use crate::guidance::Guidance;
-use crate::lately::Lately;
-use crate::metrics::Metrics;
-use crate::policy::{Rule, Thing, Verdict};
-use crate::ranking::{Document, Index};
-use crate::redact::Masks;
+use crate::metrics::CallMetrics;
+use crate::policy::{MatchedRule, PolicySubject, Verdict};
+use crate::ranking::{DocumentIndex, IndexedDocument};
+use crate::redact::CallerRedactor;
 use crate::registry::Registry;
-use crate::seen::Known;
-use crate::server::{Common, Server};
-use crate::sight::{Disclosure, Rules};
-use crate::tasks::Tasks;
+use crate::server::{Server, ServerContext};
+use crate::tasks::TaskRegistry;
 use crate::tools::{self, is_for_operators};
 
-/// What an agent is told of other servers.
+/// The instructions that a client gets about downstream servers.
 const INSTRUCTIONS: &str = "\
-Tools of other servers are behind gateway.catalog_search (find by what they do), gateway.describe (what one takes) and gateway.invoke (call it by \
-its tool_id, server::tool). Servers start by themselves.\n";
+To use tools of other servers, call gateway.catalog_search (find them by what they do), gateway.describe (show their arguments) and \
+gateway.invoke (call one by its tool_id, server::tool). Servers start automatically.\n";
 
-/// How the gateway behaves.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// How long a server may take to start.
-    pub opening: Duration,
-    /// How long a server that nobody uses stays.
-    pub idle: Duration,
-    /// Servers that are started at once, where several are.
-    pub starts: usize,
-    /// How long a call may take, whatever its caller says.
-    pub longest: Option<Duration>,
-    /// How many tokens a text has.
+pub struct GatewayOptions {
+    /// Start timeout of a server.
+    pub start_timeout: Duration,
+    /// Time after which an unused server is stopped.
+    pub idle_timeout: Duration,
+    /// Number of servers that are started concurrently.
+    pub max_starts: usize,
+    /// Upper bound for the timeout that a caller asks for.
+    pub max_call_duration: Option<Duration>,
+    /// Counts the tokens of a text.
     pub count_tokens: fn(&str) -> usize,
-    /// How servers are shown.
     pub surface: Surface,
-    /// Whether the tools that find servers' tools are there while there is no server.
+    /// True if the `gateway.*` tools are listed while no server is configured.
     pub shown_empty: bool,
-    /// The address of a registry in which servers are published, where one may be asked.
-    pub registry: Option<String>,
+    /// URL of a registry of published servers; `None` turns the registry off.
+    pub registry_url: Option<String>,
 }
 
-/// What is configured, at one moment.
+/// The configuration as read at one time.
 pub struct Configuration {
-    /// The servers.
-    pub definitions: Vec<Definition>,
-    /// Entries that are no servers, and why.
-    pub skipped: Vec<Skipped>,
-    /// What is wrong with the files.
+    pub definitions: Vec<ServerDefinition>,
+    /// Configuration entries that define no usable server.
+    pub skipped: Vec<SkippedServer>,
+    /// Problems found in the configuration files.
     pub problems: Vec<String>,
-    /// Who sees what.
-    pub rules: Rules,
-    /// How much advice is given.
+    pub access: AccessPolicy,
     pub guidance: Guidance,
 }
 
-/// An entry of a file that is no server.
+/// A configuration entry that defines no usable server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
-    /// Its name.
+pub struct SkippedServer {
     pub name: String,
-    /// Where it stands.
+    /// The file that contains the entry.
     pub file: String,
-    /// Why it is none.
-    pub why: String,
+    pub reason: String,
 }
 
-/// Where the configuration comes from.
-pub trait Configure: Send + Sync {
-    /// Reads it. What is wrong in a file that says who sees what is a fault: then what held before goes on to hold.
+/// Source of the configuration.
+pub trait LoadConfiguration: Send + Sync {
+    /// Reads the configuration. An error in a policy file is a fault; the caller then keeps the previous configuration.
     fn load(&self) -> Result<Configuration, Fault>;
 
-    /// Whether anything was edited since it was last read, found out cheaply.
+    /// Returns true if a file was edited since the last load. Must be cheap: it is called every second.
     fn is_edited(&self) -> bool;
 
-    /// Where it is read, and who sees what by it: whoever reads elsewhere, or other rules, has another one, now or after an edit.
-    fn read_from(&self) -> String;
+    /// Identifies the files that are read and the access rules in them. Differs as soon as either differs, also after an edit.
+    fn fingerprint(&self) -> String;
 }
 
-/// The servers, for whoever runs them.
+/// The state of all servers, for `rung gateway status`.
 #[derive(Debug, Serialize)]
-pub struct Report {
-    /// The servers.
-    pub servers: Vec<Row>,
-    /// What is wrong with the files.
+pub struct StatusReport {
+    pub servers: Vec<ServerReport>,
+    /// Problems found in the configuration files.
     pub problems: Vec<String>,
 }
 
-/// One server, for whoever runs it.
+/// The state of one server, for `rung gateway status`.
 #[derive(Debug, Serialize)]
-pub struct Row {
-    /// Its name.
+pub struct ServerReport {
     pub name: String,
-    /// Where it is written.
+    /// The configuration file, or the origin if there is none.
     pub from: String,
-    /// When it is started.
+    /// `eager` or `lazy`.
     pub start: &'static str,
-    /// How many tools it was seen to have.
+    /// Number of tools in its catalog; `None` if it was never listed.
     pub tools: Option<usize>,
-    /// How it is.
     pub state: String,
-    /// Why it is not started, in one word, where it is not.
+    /// `policy_denied` or `missing_auth` if that is why the server is not started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub startup_skip_reason: Option<&'static str>,
-    /// What is run or asked, as it is written.
+    /// The command or URL as configured, with secrets masked.
     pub runs: String,
 }
 
-/// All servers. Cheap to clone.
+/// The gateway to all configured servers. Cheap to clone.
 #[derive(Clone)]
-pub struct Gateway(pub(crate) Arc<Inner>);
+pub struct Gateway(pub(crate) Arc<GatewayInner>);
 
-pub(crate) struct Inner {
-    pub(crate) options: Options,
-    pub(crate) keep: Arc<dyn Keep>,
-    pub(crate) calls: Calls,
-    pub(crate) tasks: Tasks,
-    pub(crate) common: Arc<Common>,
+pub(crate) struct GatewayInner {
+    pub(crate) options: GatewayOptions,
+    pub(crate) result_sink: Arc<dyn ResultSink>,
+    pub(crate) calls: CallRegistry,
+    pub(crate) tasks: TaskRegistry,
+    pub(crate) context: Arc<ServerContext>,
     pub(crate) registry: Option<Arc<Registry>>,
-    pub(crate) metrics: Metrics,
-    pub(crate) lately: Lately,
-    configure: Box<dyn Configure>,
-    state: RwLock<Arc<State>>,
-    shelf: Mutex<Option<Arc<Shelf>>>,
-    /// Held while the configuration is read.
-    reloading: tokio::sync::Mutex<()>,
+    pub(crate) metrics: CallMetrics,
+    pub(crate) call_history: CallHistory,
+    configure: Box<dyn LoadConfiguration>,
+    state: RwLock<Arc<GatewayState>>,
+    tool_index: Mutex<Option<Arc<ToolIndex>>>,
+    /// Held during a reload.
+    reload_lock: tokio::sync::Mutex<()>,
     revision: AtomicU64,
     pub(crate) refreshed_ms: AtomicU64,
 }
 
-/// What holds at one moment.
-pub(crate) struct State {
+/// The configuration that is in effect; a reload replaces it whole.
+pub(crate) struct GatewayState {
     pub(crate) servers: BTreeMap<Arc<str>, Arc<Server>>,
-    pub(crate) rules: Rules,
-    pub(crate) skipped: Vec<Skipped>,
+    pub(crate) access: AccessPolicy,
+    pub(crate) skipped: Vec<SkippedServer>,
     pub(crate) problems: Vec<String>,
     pub(crate) guidance: Guidance,
 }
 
-/// How long somebody waits for servers that nobody has looked at.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest wait for servers that were never listed.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often it is looked after what is to be done.
-const EVERY: Duration = Duration::from_secs(1);
+/// Interval of the maintenance loop.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A start that takes longer than this is waited for by nobody who has something else to do.
-pub(crate) const LONG: Duration = Duration::from_secs(2);
+/// A start or listing that takes longer than this no longer holds up work that can go on without it.
+pub(crate) const SLOW_START: Duration = Duration::from_secs(2);
 
-/// What a caller who names a server that is not there can do.
-pub(crate) const LIST_SERVERS: &str = "gateway.health lists your servers";
+/// Hint for a caller that names an unknown server.
+pub(crate) const LIST_SERVERS_HINT: &str = "gateway.health lists your servers";
 
-/// A server that is configured and cannot be used, as far as a caller may know it.
-pub(crate) struct Unavailable {
+/// A configured server that cannot be used, reduced to what the caller may learn.
+pub(crate) struct UnavailableServer {
     pub(crate) name: String,
     pub(crate) reason: String,
-    /// Where that is said, for the local process.
+    /// The file or rule that is the reason; only for the local process.
     pub(crate) file: Option<String>,
-    /// Whether the operator's policy is the reason.
+    /// True if the operator's policy is the reason.
     pub(crate) is_denied: bool,
 }
 
-impl Unavailable {
+impl UnavailableServer {
     pub(crate) fn into_fault(self) -> Fault {
         let file = self.file.map(|file| format!(" ({file})"));
         let why = format!(
@@ -197,177 +187,183 @@ impl Unavailable {
     }
 }
 
-/// All tools that are known, as they can be searched.
-pub(crate) struct Shelf {
-    pub(crate) tools: Vec<(Arc<Server>, Arc<Known>)>,
-    pub(crate) index: Index,
+/// All catalog tools, with their search index.
+pub(crate) struct ToolIndex {
+    pub(crate) tools: Vec<(Arc<Server>, Arc<CatalogTool>)>,
+    pub(crate) index: DocumentIndex,
     generation: u64,
 }
 
 impl Gateway {
-    /// The gateway to what `configure` names. What servers offer is noted in `records`, and what does not fit a reply goes to
-    /// `keep`.
+    /// Creates a gateway to the servers that `configure` loads. Catalogs are stored in `records`; results that do not fit a reply
+    /// go to `keep`.
     pub fn new(
-        options: Options,
-        configure: Box<dyn Configure>,
-        records: Records,
-        keep: Arc<dyn Keep>,
+        options: GatewayOptions,
+        configure: Box<dyn LoadConfiguration>,
+        records: RecordTable,
+        keep: Arc<dyn ResultSink>,
     ) -> Result<Self, Fault> {
-        // Where tools are not found by ours, there is nobody to tell of it.
-        let registry = options.registry.as_deref();
+        // Only `gateway.catalog_search` reports registry candidates, and only the meta surface has it.
+        let registry = options.registry_url.as_deref();
         let registry = registry.filter(|_| options.surface == Surface::Meta);
         let registry = registry.map(|address| Registry::new(address, records.clone()));
-        let common = Arc::new(Common {
-            catalogue: Catalogue::new(records),
-            changes: Changes::default(),
-            opening: options.opening,
+        let common = Arc::new(ServerContext {
+            catalogs: CatalogStore::new(records),
+            changes: ChangeSender::default(),
+            start_timeout: options.start_timeout,
             surface: options.surface,
             generation: AtomicU64::new(0),
         });
         let configuration = configure.load()?;
-        let state = State::of(configuration, &common, None);
-        Ok(Self(Arc::new(Inner {
+        let state = GatewayState::from_configuration(configuration, &common, None);
+        Ok(Self(Arc::new(GatewayInner {
             options,
-            keep,
-            calls: Calls::default(),
-            tasks: Tasks::default(),
+            result_sink: keep,
+            calls: CallRegistry::default(),
+            tasks: TaskRegistry::default(),
             registry: registry.transpose()?,
-            metrics: Metrics::default(),
-            lately: Lately::default(),
-            common,
+            metrics: CallMetrics::default(),
+            call_history: CallHistory::default(),
+            context: common,
             configure,
             state: RwLock::new(Arc::new(state)),
-            shelf: Mutex::default(),
-            reloading: tokio::sync::Mutex::default(),
+            tool_index: Mutex::default(),
+            reload_lock: tokio::sync::Mutex::default(),
             revision: AtomicU64::new(1),
             refreshed_ms: AtomicU64::new(crate::now_ms()),
         })))
     }
 
-    /// Has its calls counted, for whoever watches.
-    pub fn count_in(&self, registry: &mut prometheus_client::registry::Registry) {
+    /// Registers the call metrics.
+    pub fn register_metrics(&self, registry: &mut prometheus_client::registry::Registry) {
         self.0.metrics.register(registry);
     }
 
-    /// Where it is told that something else is offered now.
-    pub fn changes(&self) -> Changes {
-        self.0.common.changes.clone()
+    /// Returns the channel on which list changes are announced.
+    pub fn changes(&self) -> ChangeSender {
+        self.0.context.changes.clone()
     }
 
-    /// Whether there is any server at all.
+    /// Returns true if no server is configured.
     pub fn is_empty(&self) -> bool {
         self.state().servers.is_empty()
     }
 
-    /// Whether there is anything to be told of it: a server, or tools that are there without any.
+    /// Returns true if clients are shown the gateway: a server is configured, or its tools are listed without one.
     pub fn is_shown(&self) -> bool {
         self.0.options.shown_empty || !self.is_empty()
     }
 
-    /// What somebody is told before they call anything, by the names that they know tools by: nothing, where they call none.
-    pub fn instructions(&self, permit: &Permit, names: Names) -> String {
-        if !self.is_called_by(permit) {
+    /// Returns the instructions for a client, with tool names in its style. Empty if the permit cannot call `gateway.invoke`.
+    pub fn instructions(&self, permit: &Permit, names: NameStyle) -> String {
+        if !self.can_invoke(permit) {
             return String::new();
         }
         let told = match names {
-            Names::Dotted => INSTRUCTIONS.to_owned(),
-            Names::Plain => INSTRUCTIONS.replace("gateway.", "gateway_"),
+            NameStyle::Dotted => INSTRUCTIONS.to_owned(),
+            NameStyle::Plain => INSTRUCTIONS.replace("gateway.", "gateway_"),
         };
         told + &self.state().guidance.instructions()
     }
 
-    /// Whether somebody calls servers' tools by ours.
-    pub(crate) fn is_called_by(&self, permit: &Permit) -> bool {
-        let invoke = Thing::GatewayTool(tools::INVOKE);
+    /// Returns true if the permit calls downstream tools through `gateway.invoke`.
+    pub(crate) fn can_invoke(&self, permit: &Permit) -> bool {
+        let invoke = PolicySubject::GatewayTool(tools::INVOKE_TOOL);
         self.0.options.surface == Surface::Meta
             && self.is_shown()
-            && self.state().sees(permit, invoke)
+            && self.state().is_visible(permit, invoke)
     }
 
-    /// The names of all servers.
     pub fn names(&self) -> Vec<String> {
         let state = self.state();
         state.servers.keys().map(ToString::to_string).collect()
     }
 
-    pub(crate) fn state(&self) -> Arc<State> {
+    pub(crate) fn state(&self) -> Arc<GatewayState> {
         self.0.state.read().clone()
     }
 
-    /// What is wrong with the files and the registry, and what of the files was left out, with its reason.
-    /// Entries are named only to a caller who learns of them with their file.
-    pub(crate) fn problems(&self, state: &State, permit: &Permit) -> Vec<String> {
+    /// Lists problems of the configuration files and the registry, and skipped entries with their reason. Only the local process
+    /// learns file names; other callers learn how many problems the files have.
+    pub(crate) fn problems(&self, state: &GatewayState, permit: &Permit) -> Vec<String> {
         let skipped = state.skipped.iter().filter(|entry| {
-            Rules::disclosure(permit, &entry.name) == Some(Disclosure::ReasonAndFile)
+            AccessPolicy::disclosure(permit, &entry.name) == Some(Disclosure::ReasonAndFile)
         });
         let skipped =
-            skipped.map(|entry| format!("{} in {}: {}", entry.name, entry.file, entry.why));
+            skipped.map(|entry| format!("{} in {}: {}", entry.name, entry.file, entry.reason));
         let registry = self
             .0
             .registry
             .as_ref()
             .and_then(|registry| registry.problem());
-        let registry = registry.map(|why| format!("the registry could not be read: {why}"));
-        let files = state.problems.iter().cloned();
-        files.chain(skipped).chain(registry).collect()
+        let registry = registry.map(|why| format!("the registry cannot be read: {why}"));
+        let files = if permit.is_local() || state.problems.is_empty() {
+            state.problems.clone()
+        } else {
+            let many = state.problems.len();
+            vec![format!(
+                "configuration files have problems ({many}): ask the operator to run `rung gateway status`, which lists them"
+            )]
+        };
+        files.into_iter().chain(skipped).chain(registry).collect()
     }
 
     pub(crate) fn revision(&self) -> String {
         format!("{:x}", self.0.revision.load(Ordering::Relaxed))
     }
 
-    /// Looks after the servers for as long as it is polled: starts those that are to be started, stops those that nobody uses,
-    /// and takes up edits.
-    pub async fn tend(&self) {
-        tokio::join!(self.tend_registry(), self.tend_servers());
+    /// Maintains the gateway for as long as it is polled: starts eager servers, stops unused ones, reloads an edited
+    /// configuration and refreshes the registry.
+    pub async fn run_maintenance(&self) {
+        tokio::join!(self.maintain_registry(), self.maintain_servers());
     }
 
-    /// Keeps the copy of the registry fresh, from when somebody can search it on.
-    async fn tend_registry(&self) {
+    /// Keeps the registry's copy fresh, from the time at which clients are shown the gateway.
+    async fn maintain_registry(&self) {
         let Some(registry) = self.0.registry.clone() else {
             return;
         };
         while !self.is_shown() {
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(MAINTENANCE_INTERVAL).await;
         }
         registry.keep_fresh().await;
     }
 
-    async fn tend_servers(&self) {
-        self.look_at(self.state().eager().cloned());
+    async fn maintain_servers(&self) {
+        self.list_in_background(self.state().eager_servers().cloned());
         loop {
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(MAINTENANCE_INTERVAL).await;
             for server in self.state().servers.values() {
-                server.sweep(self.0.options.idle);
+                server.sweep(self.0.options.idle_timeout);
             }
             self.0.tasks.sweep();
-            self.take_up_edits().await;
+            self.reload_if_edited().await;
         }
     }
 
-    /// Reads the configuration again where it was edited since.
-    pub async fn take_up_edits(&self) {
+    /// Reloads the configuration if a file was edited. A failed reload is logged and keeps the previous configuration.
+    pub async fn reload_if_edited(&self) {
         if self.0.configure.is_edited()
             && let Err(fault) = self.reload().await
         {
-            tracing::warn!(%fault, "an edit of the configuration is refused; what held before holds");
+            tracing::warn!(%fault, "an edit of the configuration is rejected; the previous configuration stays in effect");
         }
     }
 
-    /// Ends every server.
+    /// Stops every server.
     pub async fn shut_down(&self) {
         for server in self.state().servers.values() {
             server.close().await;
         }
     }
 
-    /// Reads the configuration again. What did not change goes on; what did is another server from the next call on.
+    /// Reloads the configuration. Unchanged servers keep running; a changed one is a new server from the next call on.
     pub(crate) async fn reload(&self) -> Result<(), Fault> {
-        let _one_at_a_time = self.0.reloading.lock().await;
+        let _one_at_a_time = self.0.reload_lock.lock().await;
         let configuration = self.0.configure.load()?;
         let before = self.state();
-        let eager_before: Vec<_> = before.eager().cloned().collect();
-        let after = State::of(configuration, &self.0.common, Some(&before));
+        let eager_before: Vec<_> = before.eager_servers().cloned().collect();
+        let after = GatewayState::from_configuration(configuration, &self.0.context, Some(&before));
         let gone: Vec<_> = before
             .servers
             .values()
@@ -378,17 +374,17 @@ impl Gateway {
             .cloned()
             .collect();
         let eager: Vec<_> = after
-            .eager()
+            .eager_servers()
             .filter(|new| eager_before.iter().all(|old| !Arc::ptr_eq(old, new)))
             .cloned()
             .collect();
         let options = &self.0.options;
-        // Where they are the servers' own, all of them are told of anyway.
+        // On the direct surface, `announce_list_changes` announces tool changes anyway.
         let tools_change = options.surface == Surface::Meta
             && !options.shown_empty
             && before.servers.is_empty() != after.servers.is_empty();
         *self.0.state.write() = Arc::new(after);
-        self.0.common.generation.fetch_add(1, Ordering::Relaxed);
+        self.0.context.generation.fetch_add(1, Ordering::Relaxed);
         self.0.revision.fetch_add(1, Ordering::Relaxed);
         self.0
             .refreshed_ms
@@ -396,17 +392,20 @@ impl Gateway {
         for server in gone {
             server.retire();
         }
-        self.look_at(eager);
-        self.0.common.tell_all();
+        self.list_in_background(eager);
+        self.0.context.announce_list_changes();
         if tools_change {
-            self.0.common.changes.tell(Change::Tools);
+            self.0.context.changes.send(Change::Tools);
         }
         Ok(())
     }
 
-    /// Has servers start and say what they offer, a few at a time and behind everybody's back. One that takes long holds up nobody.
-    pub(crate) fn look_at(&self, servers: impl IntoIterator<Item = Arc<Server>>) {
-        let places = Arc::new(tokio::sync::Semaphore::new(self.0.options.starts.max(1)));
+    /// Starts servers and lists what they offer in the background, at most `max_starts` at a time. A slow server gives its slot
+    /// back after two seconds.
+    pub(crate) fn list_in_background(&self, servers: impl IntoIterator<Item = Arc<Server>>) {
+        let places = Arc::new(tokio::sync::Semaphore::new(
+            self.0.options.max_starts.max(1),
+        ));
         for server in servers {
             if !server.reserve_listing() {
                 continue;
@@ -416,7 +415,10 @@ impl Gateway {
                 // The semaphore is never closed.
                 let place = places.acquire().await;
                 let mut listing = std::pin::pin!(server.list_reserved());
-                if tokio::time::timeout(LONG, &mut listing).await.is_err() {
+                if tokio::time::timeout(SLOW_START, &mut listing)
+                    .await
+                    .is_err()
+                {
                     drop(place);
                     listing.await;
                 }
@@ -424,41 +426,42 @@ impl Gateway {
         }
     }
 
-    /// Servers that nobody has seen yet and that may be started.
-    pub(crate) fn unseen(&self, permit: &Permit) -> Vec<Arc<Server>> {
+    /// Returns the visible servers that were never listed and may be started.
+    pub(crate) fn unlisted_servers(&self, permit: &Permit) -> Vec<Arc<Server>> {
         let state = self.state();
         let servers = state.servers.values();
         let unseen = servers.filter(|server| {
             server.definition.withheld.is_none()
-                && server.seen().is_none()
-                && state.sees(permit, Thing::Server(server.name()))
+                && server.catalog().is_none()
+                && state.is_visible(permit, PolicySubject::Server(server.name()))
         });
         unseen.cloned().collect()
     }
 
-    /// Waits until everything that somebody may see was looked at once, or could not be; but not for ever on one that hangs.
-    pub(crate) async fn see_all(&self, permit: &Permit) {
-        let _nothing_in_particular = self.find(permit, |_| None::<()>).await;
+    /// Waits until every visible server was listed once or failed, at most 10 s.
+    pub(crate) async fn wait_until_listed(&self, permit: &Permit) {
+        let _nothing_in_particular = self.find_or_wait(permit, |_| None::<()>).await;
     }
 
-    /// What `find` finds: in what is known, or else in what nobody has looked at, as soon as it is seen there.
-    pub(crate) async fn find<T>(
+    /// Returns what `find` finds in the catalogs. If it finds nothing, unlisted servers are listed, and `find` is tried again
+    /// after each of them, for at most 10 s.
+    pub(crate) async fn find_or_wait<T>(
         &self,
         permit: &Permit,
-        find: impl Fn(&State) -> Option<T>,
+        find: impl Fn(&GatewayState) -> Option<T>,
     ) -> Option<T> {
         if let Some(found) = find(&self.state()) {
             return Some(found);
         }
-        let unseen = self.unseen(permit).into_iter();
+        let unseen = self.unlisted_servers(permit).into_iter();
         let (failed, fresh): (Vec<_>, Vec<_>) =
-            unseen.partition(|server| server.trouble().is_some());
-        self.look_at(failed);
-        self.look_at(fresh.iter().cloned());
-        // Only the waiting ends with this, never a look.
+            unseen.partition(|server| server.last_error().is_some());
+        self.list_in_background(failed);
+        self.list_in_background(fresh.iter().cloned());
+        // Dropping this set ends the waiting; the listings themselves continue.
         let mut looks = JoinSet::new();
         for server in fresh {
-            looks.spawn(async move { server.listed().await });
+            looks.spawn(async move { server.wait_for_listing().await });
         }
         let looked = async {
             while looks.join_next().await.is_some() {
@@ -468,52 +471,59 @@ impl Gateway {
             }
             None
         };
-        tokio::time::timeout(PATIENCE, looked).await.ok().flatten()
+        tokio::time::timeout(LISTING_TIMEOUT, looked)
+            .await
+            .ok()
+            .flatten()
     }
 
-    /// Has servers that were never listed list what they have, and waits for each of them: as long as the caller says that it
-    /// waits, else for two seconds from when its listing began. So the first search finds tools, and the next one is not held up again
-    /// by a server that hangs.
-    pub(crate) async fn list_unseen(&self, call: &Call, wanted: impl Fn(&Server) -> bool) {
-        let mut unseen = self.unseen(&call.permit);
+    /// Lists servers that were never listed and waits for each: for the caller's own wait time, or else for two seconds from when
+    /// its listing began. The first search thus finds tools, and a server that hangs does not delay the next one again.
+    pub(crate) async fn list_unlisted_servers(
+        &self,
+        call: &Call,
+        wanted: impl Fn(&Server) -> bool,
+    ) {
+        let mut unseen = self.unlisted_servers(&call.permit);
         unseen.retain(|server| wanted(server));
-        self.look_at(unseen.iter().cloned());
+        self.list_in_background(unseen.iter().cloned());
         let asked_for = call.wait.map(|wait| Instant::now() + wait);
         let mut waits = JoinSet::new();
         for server in unseen {
             if let Some(since) = server.listing_since() {
-                let until = asked_for.unwrap_or(since + LONG);
-                waits.spawn(async move { timeout_at(until, server.listed()).await });
+                let until = asked_for.unwrap_or(since + SLOW_START);
+                waits.spawn(async move { timeout_at(until, server.wait_for_listing()).await });
             }
         }
         while waits.join_next().await.is_some() {}
     }
 
-    /// Waits for a list that is meant to be whole. Where tools find what servers have, lists tell what is known, at once.
-    pub(crate) async fn see_to_list(&self, permit: &Permit) {
+    /// On the direct surface, waits until every visible server was listed, because a client's list must be complete there. On the
+    /// meta surface lists come from the catalogs at once.
+    pub(crate) async fn wait_for_complete_list(&self, permit: &Permit) {
         if self.0.options.surface == Surface::Direct {
-            self.see_all(permit).await;
+            self.wait_until_listed(permit).await;
         }
     }
 
-    /// All tools that are known, as they can be searched.
-    pub(crate) fn shelf(&self) -> Arc<Shelf> {
-        let generation = self.0.common.generation.load(Ordering::Relaxed);
-        let mut last = self.0.shelf.lock();
+    /// Returns the tool index, rebuilt if a catalog has changed.
+    pub(crate) fn tool_index(&self) -> Arc<ToolIndex> {
+        let generation = self.0.context.generation.load(Ordering::Relaxed);
+        let mut last = self.0.tool_index.lock();
         match &*last {
             Some(last) if last.generation == generation => last.clone(),
             _ => {
-                let made = Arc::new(Shelf::of(&self.state(), generation));
+                let made = Arc::new(ToolIndex::build(&self.state(), generation));
                 *last = Some(made.clone());
                 made
             }
         }
     }
 
-    /// The server of that name, where the caller may see it.
+    /// Returns the server of that name if it is visible to the caller.
     pub(crate) fn server(&self, permit: &Permit, name: &str) -> Result<Arc<Server>, Fault> {
         let state = self.state();
-        let seen = |name: &str| state.sees(permit, Thing::Server(name));
+        let seen = |name: &str| state.is_visible(permit, PolicySubject::Server(name));
         if let Some(server) = state.servers.get(name).filter(|_| seen(name)) {
             return Ok(server.clone());
         }
@@ -527,23 +537,24 @@ impl Gateway {
             .filter(|name| seen(name))
             .collect();
         let shown = rung_ladder::head(name, 64);
-        // None is proposed: what is meant for one server must not be done at another.
+        // No similar name is proposed: a call meant for one server must not be sent to another.
         Err(
             Fault::new(Code::UnknownServer, format!("no server is named {shown:?}"))
-                .with_hint(LIST_SERVERS)
+                .with_hint(LIST_SERVERS_HINT)
                 .with(Detail::Allowed, known),
         )
     }
 
-    /// Every server that a caller may see, each with its state in a few words.
+    /// Returns the name of every visible or unavailable server, each with a short description of its state.
     pub fn servers(&self, permit: &Permit) -> Vec<(String, String)> {
         let state = self.state();
         let seen = state.servers.values();
-        let seen = seen.filter(|server| state.sees(permit, Thing::Server(server.name())));
+        let seen =
+            seen.filter(|server| state.is_visible(permit, PolicySubject::Server(server.name())));
         let mut all: Vec<(String, String)> = seen
             .map(|server| {
-                let tools = server.seen();
-                let tools = tools.map(|seen| state.tools_of(permit, server, &seen).count());
+                let tools = server.catalog();
+                let tools = tools.map(|seen| state.visible_tools(permit, server, &seen).count());
                 let tools = tools.map_or_else(
                     || "tools not listed yet".to_owned(),
                     |tools| format!("{tools} tools"),
@@ -555,7 +566,7 @@ impl Gateway {
                 )
             })
             .collect();
-        let unavailable = state.unavailable_to(permit).into_iter();
+        let unavailable = state.unavailable_servers(permit).into_iter();
         all.extend(unavailable.map(|one| {
             let what = format!("MCP server, not available: {}", one.reason);
             (one.name, what)
@@ -564,13 +575,13 @@ impl Gateway {
         all
     }
 
-    /// Stands for all servers as they are reached, for who sees what of them, and for what else is said: whoever has the same
-    /// serves the same.
+    /// Returns a digest of all server definitions, the configuration's fingerprint and `beside`. Two processes with the same
+    /// digest serve the same.
     pub fn digest(&self, beside: &str) -> String {
         let state = self.state();
         let all = state.servers.values().map(|server| &server.definition);
-        let homeless = |definition: &Definition| matches!(&definition.target, Target::Command(command) if command.dir.is_none());
-        // Such servers run where we do.
+        let homeless = |definition: &ServerDefinition| matches!(&definition.target, ServerTarget::Command(command) if command.dir.is_none());
+        // A command without a directory runs in the current directory of this process.
         let here = all.clone().any(homeless).then(std::env::current_dir);
         let here = here.and_then(Result::ok);
         let servers = all.map(|definition| {
@@ -578,20 +589,21 @@ impl Gateway {
                 &definition.name,
                 &definition.digest,
                 &definition.withheld,
-                definition.edit_waits,
+                definition.has_pending_edit,
                 definition.eager,
             )
         });
         let servers: Vec<_> = servers.collect();
-        let all = (beside, self.0.configure.read_from(), here, servers);
+        let all = (beside, self.0.configure.fingerprint(), here, servers);
         HEXLOWER.encode(&Sha256::digest(format!("{all:?}")))
     }
 
-    /// Whether calling one of our tools twice is calling it once, as far as we know: it only reads, or it calls what does.
+    /// Returns true if a call of a `gateway.*` tool can be repeated safely: the tool only reads, or it invokes a downstream tool
+    /// that is known to be repeatable, not as a task.
     pub fn is_repeatable(&self, name: &str, arguments: &str) -> bool {
         let name = name.replacen('_', ".", usize::from(name.starts_with("gateway_")));
-        if name != tools::INVOKE {
-            return tools::only_reads(&name);
+        if name != tools::INVOKE_TOOL {
+            return tools::is_read_only(&name);
         }
         let member = |name: &str| rung_mcp::splice::member(arguments, name);
         let id = member("tool_id").and_then(|id| serde_json::from_str::<String>(id.get()).ok());
@@ -599,44 +611,44 @@ impl Gateway {
         let known = id.as_deref().and_then(|id| id.split_once("::"));
         let known = known.and_then(|(server, tool)| {
             let server = state.servers.get(server)?;
-            state.tool_of(server, tool)
+            state.find_tool(server, tool)
         });
         member("task").is_none() && known.is_some_and(|known| known.repeatable)
     }
 
-    /// The servers, for whoever runs them.
-    pub fn report(&self) -> Report {
+    /// Reports the state of all servers, with secrets masked.
+    pub fn report(&self) -> StatusReport {
         let state = self.state();
-        // What is written may have a credential in it that no rule knows.
-        let masks = Masks {
+        // Configuration texts may contain credentials that no redaction rule knows.
+        let masks = CallerRedactor {
             usual: true,
-            ..state.rules.masks()
+            ..state.access.caller_redactor()
         };
-        let masked = |text: String| masks.text(&text).into_owned();
+        let masked = |text: String| masks.redact_text(&text).into_owned();
         let row = |server: &Arc<Server>| {
             let definition = &server.definition;
-            let written = server.written();
-            let denied = state.denial(server.name());
-            Row {
+            let written = server.config_source();
+            let denied = state.denying_rule(server.name());
+            ServerReport {
                 name: server.name().to_string(),
-                start: written.start(),
+                start: written.startup_policy(),
                 from: written.file.map_or_else(
                     || written.origin.to_owned(),
                     |file| file.display().to_string(),
                 ),
-                tools: server.seen().map(|seen| seen.tools.len()),
+                tools: server.catalog().map(|seen| seen.tools.len()),
                 startup_skip_reason: match &definition.withheld {
                     _ if denied.is_some() => Some("policy_denied"),
-                    Some(Withheld::Missing(_)) => Some("missing_auth"),
+                    Some(WithheldReason::MissingVariables(_)) => Some("missing_auth"),
                     _ => None,
                 },
                 state: masked(
-                    denied.map_or_else(|| server.how(), |rule| format!("denied by {rule}")),
+                    denied.map_or_else(|| server.status_text(), |rule| format!("denied by {rule}")),
                 ),
-                runs: masked(definition.shown.clone()),
+                runs: masked(definition.summary.clone()),
             }
         };
-        Report {
+        StatusReport {
             servers: state.servers.values().map(row).collect(),
             problems: self
                 .problems(&state, &Permit::local_user(Access::Read))
@@ -646,47 +658,47 @@ impl Gateway {
         }
     }
 
-    /// Whether something is there at all, where it is not.
-    pub fn how(&self, thing: Thing<'_>) -> Option<String> {
+    /// Explains why something does not exist or is not known to exist; `None` if it does.
+    pub fn explain_absence(&self, thing: PolicySubject<'_>) -> Option<String> {
         let server = match thing {
-            Thing::GatewayTool(_) => return None,
-            Thing::Server(server)
-            | Thing::Tool { server, .. }
-            | Thing::Resource { server, .. }
-            | Thing::Prompt { server, .. } => server,
+            PolicySubject::GatewayTool(_) => return None,
+            PolicySubject::Server(server)
+            | PolicySubject::Tool { server, .. }
+            | PolicySubject::Resource { server, .. }
+            | PolicySubject::Prompt { server, .. } => server,
         };
         let state = self.state();
         let Some(server) = state.servers.get(server) else {
             return Some("no server has that name".to_owned());
         };
         if server.definition.withheld.is_some() {
-            return Some(server.how());
+            return Some(server.status_text());
         }
-        match (thing, server.seen()) {
-            (Thing::Server(_), _) => None,
-            (_, None) => Some("its server has not been seen yet".to_owned()),
-            (Thing::Tool { tool, .. }, Some(seen)) if seen.tool(tool).is_none() => {
-                Some("its server was not seen to have it".to_owned())
+        match (thing, server.catalog()) {
+            (PolicySubject::Server(_), _) => None,
+            (_, None) => Some("its server has not listed its tools yet".to_owned()),
+            (PolicySubject::Tool { tool, .. }, Some(seen)) if seen.tool(tool).is_none() => {
+                Some("its server does not list it".to_owned())
             }
             _ => None,
         }
     }
 
-    /// Whether something is there for somebody, and why or why not, in words.
-    pub fn why(&self, permit: &Permit, thing: Thing<'_>) -> (bool, String) {
+    /// Returns whether something is visible to the permit, and the reason in words.
+    pub fn explain_access(&self, permit: &Permit, thing: PolicySubject<'_>) -> (bool, String) {
         let state = self.state();
-        let decision = state.rules.decide(permit, thing);
+        let decision = state.access.decide(permit, thing);
         let hidden = match thing {
             _ if !decision.is_allowed() => None,
-            Thing::GatewayTool(name) => {
-                let kept_from = is_for_operators(name) && !state.rules.may_operate(permit);
+            PolicySubject::GatewayTool(name) => {
+                let kept_from = is_for_operators(name) && !state.access.may_operate(permit);
                 kept_from.then(|| {
-                    "denied: such callers do not start and stop what others use".to_owned()
+                    "denied: callers of this kind may not start and stop shared servers".to_owned()
                 })
             }
-            Thing::Tool { server, tool } => state.crowded_out(server, tool).map(|most| {
+            PolicySubject::Tool { server, tool } => state.exceeded_tool_limit(server, tool).map(|most| {
                 format!(
-                    "denied: limits.max_tools_per_server lets {most} of its server's tools through, and it is not among them"
+                    "denied: limits.max_tools_per_server allows {most} tools of its server, and this tool is not among them"
                 )
             }),
             _ => None,
@@ -698,16 +710,20 @@ impl Gateway {
     }
 }
 
-impl State {
-    /// The state of a configuration. Servers that are as they were are those that were.
-    fn of(configuration: Configuration, common: &Arc<Common>, before: Option<&Self>) -> Self {
-        let server = |definition: Definition| {
+impl GatewayState {
+    /// Builds the state of a configuration. Unchanged servers are taken over from `before`, with their connections.
+    fn from_configuration(
+        configuration: Configuration,
+        common: &Arc<ServerContext>,
+        before: Option<&Self>,
+    ) -> Self {
+        let server = |definition: ServerDefinition| {
             let old = before.and_then(|before| before.servers.get(&definition.name));
             let denied = configuration
-                .rules
+                .access
                 .policy
-                .verdict(Thing::Server(&definition.name));
-            // What is denied now ends, as what is gone does.
+                .verdict(PolicySubject::Server(&definition.name));
+            // A server that is denied now is stopped like a removed one.
             let old = old.filter(|_| denied.is_allowed());
             let same = old.filter(|old| {
                 let old = &old.definition;
@@ -717,7 +733,7 @@ impl State {
             });
             let server = match same {
                 Some(old) => {
-                    old.rewrite(&definition);
+                    old.set_config_source(&definition);
                     old.clone()
                 }
                 None => Server::new(definition, common.clone()),
@@ -730,33 +746,33 @@ impl State {
         }
         Self {
             servers,
-            rules: configuration.rules,
+            access: configuration.access,
             skipped: configuration.skipped,
             problems: configuration.problems,
             guidance: configuration.guidance,
         }
     }
 
-    pub(crate) fn sees(&self, permit: &Permit, thing: Thing<'_>) -> bool {
-        self.rules.decide(permit, thing).is_allowed()
+    pub(crate) fn is_visible(&self, permit: &Permit, thing: PolicySubject<'_>) -> bool {
+        self.access.decide(permit, thing).is_allowed()
     }
 
-    /// Why a server that is configured cannot be used by anyone; `None` where it can, where there is none, and where the caller is not
-    /// to know of it.
-    pub(crate) fn unavailable(&self, permit: &Permit, name: &str) -> Option<Unavailable> {
-        let disclosure = Rules::disclosure(permit, name)?;
+    /// Returns why no caller can use a configured server. `None` if it can be used, does not exist, or may not be disclosed to
+    /// the caller.
+    pub(crate) fn unavailable(&self, permit: &Permit, name: &str) -> Option<UnavailableServer> {
+        let disclosure = AccessPolicy::disclosure(permit, name)?;
         let usable = self.servers.contains_key(name);
-        // The strongest file comes first.
+        // Entries of the file with the highest precedence come first.
         let skipped = self.skipped.iter().find(|entry| entry.name == name);
-        let (reason, file, is_denied) = match (self.denial(name), skipped) {
+        let (reason, file, is_denied) = match (self.denying_rule(name), skipped) {
             (Some(rule), _) if usable || skipped.is_some() => {
                 let reason = "the operator's policy denies it".to_owned();
                 (reason, rule.to_string(), true)
             }
-            (None, Some(entry)) if !usable => (entry.why.clone(), entry.file.clone(), false),
+            (None, Some(entry)) if !usable => (entry.reason.clone(), entry.file.clone(), false),
             _ => return None,
         };
-        Some(Unavailable {
+        Some(UnavailableServer {
             name: name.to_owned(),
             reason,
             file: (disclosure == Disclosure::ReasonAndFile).then_some(file),
@@ -764,8 +780,8 @@ impl State {
         })
     }
 
-    /// All such servers that a caller learns of, by name.
-    pub(crate) fn unavailable_to(&self, permit: &Permit) -> Vec<Unavailable> {
+    /// Returns all unavailable servers that may be disclosed to the caller, sorted by name.
+    pub(crate) fn unavailable_servers(&self, permit: &Permit) -> Vec<UnavailableServer> {
         let skipped = self.skipped.iter().map(|entry| entry.name.as_str());
         let names: BTreeSet<&str> = self
             .servers
@@ -778,77 +794,84 @@ impl State {
             .collect()
     }
 
-    /// The rule by which a server is nobody's, where there is one.
-    pub(crate) fn denial(&self, server: &str) -> Option<Rule<'_>> {
-        match self.rules.policy.verdict(Thing::Server(server)) {
+    /// Returns the policy rule that denies a server to every caller.
+    pub(crate) fn denying_rule(&self, server: &str) -> Option<MatchedRule<'_>> {
+        match self.access.policy.verdict(PolicySubject::Server(server)) {
             Verdict::Denied(rule) => Some(rule),
             Verdict::Allowed(_) => None,
         }
     }
 
-    /// Servers that are started before anybody needs them.
-    fn eager(&self) -> impl Iterator<Item = &Arc<Server>> {
+    /// Returns the servers that start with the gateway.
+    fn eager_servers(&self) -> impl Iterator<Item = &Arc<Server>> {
         let servers = self.servers.values();
-        servers.filter(|server| server.written().eager && self.denial(server.name()).is_none())
+        servers.filter(|server| {
+            server.config_source().eager && self.denying_rule(server.name()).is_none()
+        })
     }
 
-    fn most_tools(&self) -> usize {
-        let most = self.rules.policy.limits().max_tools_per_server;
+    fn max_tools(&self) -> usize {
+        let most = self.access.policy.limits().max_tools_per_server;
         most.map_or(usize::MAX, |most| {
             usize::try_from(most).unwrap_or(usize::MAX)
         })
     }
 
-    /// How many tools its server may have, where it has this one and more than that before it.
-    fn crowded_out(&self, server: &str, tool: &str) -> Option<usize> {
+    /// Returns the policy's tool limit if the server lists this tool beyond that limit.
+    fn exceeded_tool_limit(&self, server: &str, tool: &str) -> Option<usize> {
         let server = self.servers.get(server)?;
-        server.seen()?.tool(tool)?;
-        let hidden = self.tool_of(server, tool).is_none();
-        hidden.then(|| self.most_tools())
+        server.catalog()?.tool(tool)?;
+        let hidden = self.find_tool(server, tool).is_none();
+        hidden.then(|| self.max_tools())
     }
 
-    /// The tool of that name, where its server was seen to have it and may have as many.
-    pub(crate) fn tool_of(&self, server: &Server, name: &str) -> Option<Arc<Known>> {
-        let seen = server.seen()?;
-        let mut tools = seen.tools.iter().take(self.most_tools());
+    /// Returns the tool of that name if the server's catalog has it within the policy's tool limit.
+    pub(crate) fn find_tool(&self, server: &Server, name: &str) -> Option<Arc<CatalogTool>> {
+        let seen = server.catalog()?;
+        let mut tools = seen.tools.iter().take(self.max_tools());
         tools.find(|known| *known.tool.name == *name).cloned()
     }
 
-    /// The tools of a server that somebody sees: those that are allowed, as many as a server may have.
-    pub(crate) fn tools_of<'a>(
+    /// Returns the tools of a server that are within the policy's tool limit and visible to the permit.
+    pub(crate) fn visible_tools<'a>(
         &'a self,
         permit: &'a Permit,
         server: &'a Server,
-        seen: &'a crate::seen::Seen,
-    ) -> impl Iterator<Item = &'a Arc<Known>> {
-        let tools = seen.tools.iter().take(self.most_tools());
+        seen: &'a crate::catalog::Catalog,
+    ) -> impl Iterator<Item = &'a Arc<CatalogTool>> {
+        let tools = seen.tools.iter().take(self.max_tools());
         tools.filter(|known| {
             let (server, tool) = (&**server.name(), &*known.tool.name);
-            self.sees(permit, Thing::Tool { server, tool })
+            self.is_visible(permit, PolicySubject::Tool { server, tool })
         })
     }
 }
 
-impl Shelf {
-    fn of(state: &State, generation: u64) -> Self {
+impl ToolIndex {
+    fn build(state: &GatewayState, generation: u64) -> Self {
         let mut tools = Vec::new();
         for server in state.servers.values() {
-            let Some(seen) = server.seen() else { continue };
-            let each = seen.tools.iter().take(state.most_tools());
+            let Some(seen) = server.catalog() else {
+                continue;
+            };
+            let each = seen.tools.iter().take(state.max_tools());
             tools.extend(each.map(|known| (server.clone(), known.clone())));
         }
         let arguments: Vec<Vec<(&str, &str)>> = tools
             .iter()
-            .map(|(_, known)| arguments(&known.tool.input_schema))
+            .map(|(_, known)| argument_descriptions(&known.tool.input_schema))
             .collect();
         let documents = tools.iter().zip(&arguments);
-        let index = Index::of(documents.map(|((server, known), arguments)| Document {
-            server: server.name(),
-            name: &known.tool.name,
-            title: known.title.as_deref().unwrap_or_default(),
-            description: &known.description,
-            arguments,
-        }));
+        let index =
+            DocumentIndex::build(
+                documents.map(|((server, known), arguments)| IndexedDocument {
+                    server: server.name(),
+                    name: &known.tool.name,
+                    title: known.title.as_deref().unwrap_or_default(),
+                    description: &known.description,
+                    arguments,
+                }),
+            );
         Self {
             tools,
             index,
@@ -857,8 +880,8 @@ impl Shelf {
     }
 }
 
-/// The arguments of a tool, with what is said of them.
-fn arguments(schema: &serde_json::Value) -> Vec<(&str, &str)> {
+/// Returns the arguments of an input schema with their descriptions.
+fn argument_descriptions(schema: &serde_json::Value) -> Vec<(&str, &str)> {
     let properties = schema["properties"].as_object();
     let each = properties.into_iter().flatten();
     each.map(|(name, argument)| {

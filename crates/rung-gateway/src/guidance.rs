@@ -1,33 +1,31 @@
-//! Advice to agents: that several calls are better made by code than one after another.
+//! Advice to agents: make several calls from code instead of one after another.
 //!
-//! Owns: the file in which the user says how much of it is given, and its words: a sentence in the instructions, a word on a card, a few
-//! lines beside a description, and a page to be read. Refuses to know: how code is run. None is from here.
+//! Owns: the user's guidance file and the advice itself: a sentence in the instructions, a hint on a tool's card, a snippet
+//! with a description, and a resource page. Refuses to know: how code is run. None is run from here.
 //!
-//! The law it keeps: what the user switched off is not said, and what nobody asked for costs no more than a word a card.
+//! The law it keeps: advice that the user switched off is not given, and unrequested advice costs at most one hint per card.
 
 use std::path::Path;
 
-use rung_tool::Names;
+use rung_tool::NameStyle;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::config::{Problem, Seen, read};
-use crate::seen::{Known, words};
+use crate::catalog::{CatalogTool, identifier_words};
+use crate::config::{FileSnapshot, Problem, read_text};
 
-/// Where the page is.
+/// URI of the page.
 pub(crate) const PAGE_URI: &str = "pmcp://guidance/code-execution";
-/// The page.
-pub(crate) const PAGE: &str = include_str!("guidance.md");
+pub(crate) const PAGE_TEXT: &str = include_str!("guidance.md");
 
-/// The sentence in the instructions.
-const SENTENCE: &str = "\
-Where several calls are needed, write code that makes them: loop, filter, stop early, and show only what matters.\n";
-/// Where the user says how much advice is given.
-const FILE: &str = ".claude/gateway-guidance.yaml";
-/// Characters of what the user adds to the instructions.
-const MAX_OWN_CHARS: usize = 2_000;
+const INSTRUCTION_SENTENCE: &str = "\
+For several calls, write code that makes them: loop, filter, stop early and print only what matters.\n";
+/// The user's guidance file, relative to the home directory.
+const GUIDANCE_FILE: &str = ".claude/gateway-guidance.yaml";
+/// Longest text that the user may add to the instructions.
+const MAX_CUSTOM_CHARS: usize = 2_000;
 
-/// How much advice is given.
+/// Which advice is given, and in which size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -38,34 +36,34 @@ pub struct Guidance {
     hints: bool,
     snippets: bool,
     page: bool,
-    /// What the user adds to the instructions.
-    own: Option<String>,
+    /// The user's own addition to the instructions.
+    custom_instructions: Option<String>,
     max_hint_chars: usize,
     max_snippet_lines: usize,
 }
 
 impl Default for Guidance {
     fn default() -> Self {
-        Self::of(Said::default())
+        Self::from_settings(GuidanceSettings::default())
     }
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct GuidanceFile {
     #[serde(default)]
-    guidance: Option<Said>,
+    guidance: Option<GuidanceSettings>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Said {
-    level: Level,
-    layers: Layers,
+struct GuidanceSettings {
+    level: GuidanceLevel,
+    layers: GuidanceLayers,
     custom_instructions: Option<String>,
     max_hint_length: Option<usize>,
     max_snippet_lines: Option<usize>,
-    /// Taken, because files have them. Nothing is ever sent to anybody from here.
+    /// Accepted because existing files have them. Nothing is ever sent from here.
     #[serde(rename = "enable_telemetry")]
     _enable_telemetry: Option<bool>,
     #[serde(rename = "enable_feedback_submission")]
@@ -74,17 +72,17 @@ struct Said {
 
 #[derive(Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Level {
+enum GuidanceLevel {
     Off,
     #[default]
     Minimal,
     Standard,
 }
 
-/// What is said of one place counts before the level.
+/// Switches of single layers. They override every level except `off`.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Layers {
+struct GuidanceLayers {
     mcp_instructions: Option<bool>,
     code_hints: Option<bool>,
     code_snippets: Option<bool>,
@@ -92,118 +90,122 @@ struct Layers {
 }
 
 impl Guidance {
-    fn of(said: Said) -> Self {
-        let on = said.level != Level::Off;
+    fn from_settings(said: GuidanceSettings) -> Self {
+        let on = said.level != GuidanceLevel::Off;
         let layer = |said: Option<bool>, usual: bool| on && said.unwrap_or(usual);
         let layers = said.layers;
         Self {
             instructions: layer(layers.mcp_instructions, true),
             hints: layer(layers.code_hints, true),
-            snippets: layer(layers.code_snippets, said.level == Level::Standard),
+            snippets: layer(layers.code_snippets, said.level == GuidanceLevel::Standard),
             page: layer(layers.methodology_resource, true),
-            own: said.custom_instructions.filter(|_| on),
+            custom_instructions: said.custom_instructions.filter(|_| on),
             max_hint_chars: said.max_hint_length.unwrap_or(8),
             max_snippet_lines: said.max_snippet_lines.unwrap_or(4),
         }
     }
 
-    /// None at all.
-    pub fn none() -> Self {
-        Self::of(Said {
-            level: Level::Off,
-            ..Said::default()
+    /// Returns guidance with all advice switched off.
+    pub fn off() -> Self {
+        Self::from_settings(GuidanceSettings {
+            level: GuidanceLevel::Off,
+            ..GuidanceSettings::default()
         })
     }
 
-    /// What the file of a user with this folder says, and the file as it was seen.
-    pub fn read(home: &Path) -> (Seen, Result<Self, Problem>) {
-        let path = home.join(FILE);
-        let (seen, text) = read(&path);
+    /// Reads the guidance file below a home directory. Also returns the file's stamp, by which edits are detected.
+    pub fn read(home: &Path) -> (FileSnapshot, Result<Self, Problem>) {
+        let path = home.join(GUIDANCE_FILE);
+        let (seen, text) = read_text(&path);
         let parsed = text.and_then(|text| parse(&path, &text.unwrap_or_default()));
         (seen, parsed)
     }
 
-    /// What is said before anything is called.
+    /// Returns the advice in the instructions.
     pub(crate) fn instructions(&self) -> String {
         let mut said = String::new();
         if self.instructions {
-            said.push_str(SENTENCE);
+            said.push_str(INSTRUCTION_SENTENCE);
         }
-        if let Some(own) = &self.own {
+        if let Some(own) = &self.custom_instructions {
             said.extend([own.trim(), "\n"]);
         }
         said
     }
 
-    /// The word on a tool's card.
-    pub(crate) fn hint(&self, known: &Known) -> Option<&'static str> {
-        let word = self.hints.then(|| Pattern::of(known))??.word();
+    /// Returns the hint on a tool's card.
+    pub(crate) fn hint(&self, known: &CatalogTool) -> Option<&'static str> {
+        let word = self.hints.then(|| UsagePattern::from_tool(known))??.hint();
         (word.len() <= self.max_hint_chars).then_some(word)
     }
 
-    /// The lines beside a tool's description.
-    pub(crate) fn snippet(&self, server: &str, known: &Known, names: Names) -> Option<String> {
-        let lines = self.snippets.then(|| Pattern::of(known))??;
-        let lines = lines.code(server, known, names);
+    /// Returns the code snippet with a tool's description.
+    pub(crate) fn snippet(
+        &self,
+        server: &str,
+        known: &CatalogTool,
+        names: NameStyle,
+    ) -> Option<String> {
+        let lines = self.snippets.then(|| UsagePattern::from_tool(known))??;
+        let lines = lines.snippet(server, known, names);
         (lines.lines().count() <= self.max_snippet_lines).then_some(lines)
     }
 
-    /// Whether there is a page to be read.
     pub(crate) fn has_page(&self) -> bool {
         self.page
     }
 }
 
 fn parse(path: &Path, text: &str) -> Result<Guidance, Problem> {
-    let file: Option<File> =
+    let file: Option<GuidanceFile> =
         serde_saphyr::from_str(text).map_err(|error| Problem::in_yaml(path, &error))?;
     let said = file.and_then(|file| file.guidance).unwrap_or_default();
-    let long = |own: &String| own.chars().count() > MAX_OWN_CHARS;
+    let long = |own: &String| own.chars().count() > MAX_CUSTOM_CHARS;
     if said.custom_instructions.as_ref().is_some_and(long) {
-        let why = format!("custom_instructions: longer than {MAX_OWN_CHARS} characters");
+        let why = format!("custom_instructions: longer than {MAX_CUSTOM_CHARS} characters");
         return Err(Problem::new(path, why));
     }
-    Ok(Guidance::of(said))
+    Ok(Guidance::from_settings(said))
 }
 
-/// How code uses a tool well.
+/// How code should use a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pattern {
-    /// Once for each of many.
+enum UsagePattern {
+    /// One call for each of many items.
     Loop,
-    /// Once, and most of the answer left out.
+    /// One call, most of whose result is left out.
     Filter,
-    /// To decide by.
+    /// A call whose result decides what to do next.
     Branch,
-    /// Prepared for that it fails.
+    /// A call that may fail.
     Try,
-    /// Until it is done.
+    /// Repeated calls until something is done.
     Poll,
 }
 
-/// Words of a tool's name that say how code uses it.
-const PATTERNS: [(Pattern, &[&str]); 5] = [
+/// Patterns, each with the words in a tool's name that indicate it.
+const PATTERNS: [(UsagePattern, &[&str]); 5] = [
     (
-        Pattern::Poll,
+        UsagePattern::Poll,
         &[
             "wait", "poll", "status", "progress", "start", "deploy", "build", "job", "monitor",
         ],
     ),
     (
-        Pattern::Filter,
+        UsagePattern::Filter,
         &[
             "list", "search", "find", "query", "select", "scan", "browse", "logs", "history",
             "tree",
         ],
     ),
     (
-        Pattern::Branch,
+        UsagePattern::Branch,
         &[
             "check", "exists", "is", "has", "validate", "verify", "test", "lint", "diff",
         ],
     ),
     (
-        Pattern::Try,
+        UsagePattern::Try,
         &[
             "create", "update", "delete", "remove", "drop", "write", "edit", "modify", "send",
             "post", "put", "set", "add", "insert", "move", "rename", "push", "merge", "execute",
@@ -211,7 +213,7 @@ const PATTERNS: [(Pattern, &[&str]); 5] = [
         ],
     ),
     (
-        Pattern::Loop,
+        UsagePattern::Loop,
         &[
             "get",
             "read",
@@ -229,20 +231,20 @@ const PATTERNS: [(Pattern, &[&str]); 5] = [
     ),
 ];
 
-impl Pattern {
-    /// The first word of a tool's name that says something decides; what can be a task is waited for.
-    fn of(known: &Known) -> Option<Self> {
-        if known.tasks.is_some() {
+impl UsagePattern {
+    /// Derives the pattern: `Poll` if the tool supports tasks, else by the first word of its name that indicates one.
+    fn from_tool(known: &CatalogTool) -> Option<Self> {
+        if known.task_support.is_some() {
             return Some(Self::Poll);
         }
-        words(&known.tool.name).find_map(|word| {
+        identifier_words(&known.tool.name).find_map(|word| {
             let mut patterns = PATTERNS.iter();
             let said = patterns.find(|(_, said)| said.contains(&word.as_str()));
             said.map(|(pattern, _)| *pattern)
         })
     }
 
-    fn word(self) -> &'static str {
+    fn hint(self) -> &'static str {
         match self {
             Self::Loop => "loop",
             Self::Filter => "filter",
@@ -252,8 +254,8 @@ impl Pattern {
         }
     }
 
-    /// A few lines of Python, in which `call` calls a tool by its name.
-    fn code(self, server: &str, known: &Known, names: Names) -> String {
+    /// Returns a few lines of Python, in which `call` calls a tool by its name.
+    fn snippet(self, server: &str, known: &CatalogTool, names: NameStyle) -> String {
         let tool = &known.tool;
         let required = tool.input_schema["required"]
             .as_array()
@@ -261,7 +263,7 @@ impl Pattern {
             .flatten();
         let required: Vec<&str> = required.filter_map(Value::as_str).collect();
         let id = format!("{server}::{}", tool.name);
-        let invoke = names.show("gateway.invoke");
+        let invoke = names.apply("gateway.invoke");
         let order = |each: Option<&str>, more: &str| {
             let arguments: Vec<String> = required
                 .iter()
@@ -285,13 +287,13 @@ impl Pattern {
             Self::Filter => {
                 let order = order(None, "");
                 format!(
-                    "answer = {order}\nsaid = answer.get(\"structuredContent\")\nrows = said[\"result\"] if said else json.loads(answer[\"content\"][0][\"text\"])\nprint([row for row in rows if matters(row)][:10])"
+                    "answer = {order}\ndata = answer.get(\"structuredContent\")\nrows = data[\"result\"] if data else json.loads(answer[\"content\"][0][\"text\"])\nprint([row for row in rows if matters(row)][:10])"
                 )
             }
             Self::Branch => {
                 let order = order(None, "");
                 format!(
-                    "answer = {order}\nif not answer.get(\"isError\") and is_fine(answer):\n    go_on()"
+                    "answer = {order}\nif not answer.get(\"isError\") and is_fine(answer):\n    next_step()"
                 )
             }
             Self::Try => {
@@ -300,11 +302,11 @@ impl Pattern {
                     "answer = {order}\nif answer.get(\"isError\"):\n    raise RuntimeError(answer[\"content\"][0][\"text\"])"
                 )
             }
-            Self::Poll if known.tasks.is_some() => {
+            Self::Poll if known.task_support.is_some() => {
                 let order = order(None, ", \"task\": {}");
                 let (get, result) = (
-                    names.show("gateway.tasks_get"),
-                    names.show("gateway.tasks_result"),
+                    names.apply("gateway.tasks_get"),
+                    names.apply("gateway.tasks_result"),
                 );
                 let of = format!("{{\"server_name\": {}, \"task_id\": id}}", json!(server));
                 format!(
@@ -321,12 +323,12 @@ impl Pattern {
 
 #[cfg(test)]
 mod tests {
-    use rung_mcp::connect::Tool;
+    use rung_mcp::connect::DownstreamTool;
     use serde_json::value::to_raw_value;
 
     use super::*;
 
-    fn known(name: &str, more: &Value) -> Known {
+    fn catalog_tool(name: &str, more: &Value) -> CatalogTool {
         let mut tool = json!({
             "name": name,
             "inputSchema": {"type": "object", "properties": {"path \"x\"": {"type": "string"}}, "required": ["path \"x\""]},
@@ -334,10 +336,13 @@ mod tests {
         for (name, value) in more.as_object().into_iter().flatten() {
             tool[name] = value.clone();
         }
-        Known::new(Tool::read(to_raw_value(&tool).unwrap()).unwrap(), None)
+        CatalogTool::new(
+            DownstreamTool::parse(to_raw_value(&tool).unwrap()).unwrap(),
+            None,
+        )
     }
 
-    fn said(text: &str) -> Result<Guidance, Problem> {
+    fn parse_text(text: &str) -> Result<Guidance, Problem> {
         parse(Path::new("guidance.yaml"), text)
     }
 
@@ -353,21 +358,27 @@ mod tests {
             ("think", None),
             ("listless", None),
         ] {
-            assert_eq!(guidance.hint(&known(name, &json!({}))), expected, "{name}");
+            assert_eq!(
+                guidance.hint(&catalog_tool(name, &json!({}))),
+                expected,
+                "{name}"
+            );
         }
         let task = json!({"execution": {"taskSupport": "optional"}});
-        assert_eq!(guidance.hint(&known("think", &task)), Some("poll"));
+        assert_eq!(guidance.hint(&catalog_tool("think", &task)), Some("poll"));
     }
 
     #[test]
     fn a_level_says_what_is_usual_and_a_layer_what_is_so() {
-        let tool = known("list_issues", &json!({}));
+        let tool = catalog_tool("list_issues", &json!({}));
         let of = |text: &str| {
-            let guidance = said(text).unwrap();
+            let guidance = parse_text(text).unwrap();
             (
-                guidance.instructions() == SENTENCE,
+                guidance.instructions() == INSTRUCTION_SENTENCE,
                 guidance.hint(&tool).is_some(),
-                guidance.snippet("house", &tool, Names::Dotted).is_some(),
+                guidance
+                    .snippet("house", &tool, NameStyle::Dotted)
+                    .is_some(),
                 guidance.has_page(),
             )
         };
@@ -387,8 +398,11 @@ mod tests {
             of("guidance: {level: standard, max_hint_length: 3, max_snippet_lines: 2}"),
             (true, false, false, true)
         );
-        let own = said("guidance: {custom_instructions: Be brief.}").unwrap();
-        assert_eq!(own.instructions(), format!("{SENTENCE}Be brief.\n"));
+        let own = parse_text("guidance: {custom_instructions: Be brief.}").unwrap();
+        assert_eq!(
+            own.instructions(),
+            format!("{INSTRUCTION_SENTENCE}Be brief.\n")
+        );
         for wrong in [
             "guidance: {level: most}",
             "guidance: {layers: {code: true}}",
@@ -396,13 +410,13 @@ mod tests {
             "guidance: [",
             &format!("guidance: {{custom_instructions: {}}}", "x".repeat(2_001)),
         ] {
-            assert!(said(wrong).is_err(), "{wrong}");
+            assert!(parse_text(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn a_snippet_names_the_tool_and_what_it_must_be_given() {
-        let guidance = said("guidance: {level: standard}").unwrap();
+        let guidance = parse_text("guidance: {level: standard}").unwrap();
         let task = json!({"execution": {"taskSupport": "required"}});
         for (name, more) in [
             ("get_file", json!({})),
@@ -412,8 +426,8 @@ mod tests {
             ("file_status", json!({})),
             ("anything", task),
         ] {
-            let tool = known(name, &more);
-            let code = guidance.snippet("house", &tool, Names::Plain).unwrap();
+            let tool = catalog_tool(name, &more);
+            let code = guidance.snippet("house", &tool, NameStyle::Plain).unwrap();
             assert!(code.contains("gateway_invoke"), "{code}");
             assert!(code.contains(&format!("\"house::{name}\"")), "{code}");
             assert!(code.contains(r#""path \"x\"": "#), "{code}");

@@ -1,51 +1,54 @@
-//! Other MCP servers behind one door.
+//! Downstream MCP servers behind one gateway.
 //!
-//! Owns: which servers there are and how they are reached, what each of them offers and has been seen to offer, who may see
-//! what of it, the calls and tasks under way, and the `gateway.*` tools. Refuses to know: which source is ours, and how a
-//! caller reached us.
+//! Owns: the configured servers and how they are reached, the catalog of what each offers, which callers may reach which of
+//! it, active calls and tasks, and the `gateway.*` tools. Refuses to know: which sources are local, and over which transport
+//! a caller came.
 //!
-//! The laws it keeps: what is not listed is not found, not described and not called, by one decision; what a server says goes on
-//! as it came, or is kept whole; a server that does not answer delays nobody but those who ask it.
+//! The laws it keeps: one access decision governs listing, search, description and calls; a server's result is forwarded
+//! unchanged or stored whole; a server that does not answer delays only the callers of that server.
 
+mod access;
 mod answer;
 mod auth;
+mod call_history;
 mod calls;
 mod candidate;
-mod catalogue;
-mod commands;
+mod catalog;
+mod catalog_store;
+mod cli_hints;
 pub mod config;
 mod definition;
+mod delegate;
 mod direct;
 mod gateway;
 mod guidance;
-mod heard;
 mod invoke;
-mod lately;
 mod manifest;
 mod metrics;
+mod owned_work;
 pub mod policy;
 mod prompts;
 pub mod ranking;
 pub mod redact;
 mod registry;
 mod resources;
-mod seen;
 mod server;
-mod sight;
 mod tasks;
-mod template;
 mod tools;
-mod work;
+mod uri_template;
 
+pub use access::{AccessDecision, AccessPolicy, HttpAccess};
 pub use auth::SignIn;
-pub use definition::{Definition, Withheld};
-pub use direct::{Direct, Surface};
-pub use gateway::{Configuration, Configure, Gateway, Options, Report, Row, Skipped};
+pub use catalog::Risk;
+pub use definition::{ServerDefinition, WithheldReason};
+pub use direct::{DirectTools, Surface};
+pub use gateway::{
+    Configuration, Gateway, GatewayOptions, LoadConfiguration, ServerReport, SkippedServer,
+    StatusReport,
+};
 pub use guidance::Guidance;
-pub use prompts::Prompts;
-pub use resources::Resources;
-pub use seen::Risk;
-pub use sight::{Decision, OpenTo, Rules};
+pub use prompts::DownstreamPrompts;
+pub use resources::DownstreamResources;
 pub use tools::{Tools, names};
 
 /// Milliseconds since 1970.

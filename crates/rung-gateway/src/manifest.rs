@@ -1,7 +1,7 @@
-//! Servers that are known and not set up here: what somebody who finds no tool could add.
+//! The manifest: built-in servers that are not configured but could be added by a user whose search found no tool.
 //!
-//! Owns: the list that is built in, and which of it is meant by a question. Refuses to know: how a server is added. None ever is
-//! from here, and nobody elsewhere is asked: a search waits for nothing.
+//! Owns: the built-in list and which entries match a query. Refuses to know: how a server is added. None is ever added from
+//! here, and no network request is made.
 
 use std::cmp::Reverse;
 use std::sync::LazyLock;
@@ -9,106 +9,106 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::candidate::{Candidate, Identity, bare, is_set};
-use crate::ranking::Sentence;
+use crate::candidate::{Candidate, ServerIdentity, bare_package_name, is_env_set};
+use crate::ranking::StemmedText;
 
-/// One server a line, with the words it is known for.
-const LIST: &str = include_str!("../data/manifest.json");
-/// Candidates in one answer.
-const MOST: usize = 2;
-/// Words of a server that are said, where its name is not: one of them alone says little.
-const FEW_WORDS: usize = 2;
-/// What a server is worth by so many of its words, from none on; its name is worth 1.
-const WORTHS: [f64; 4] = [0.0, 0.3, 0.6, 0.9];
+/// One server per line, with its keywords.
+const MANIFEST_JSON: &str = include_str!("../data/manifest.json");
+const MAX_CANDIDATES: usize = 2;
+/// Keywords that a query must contain if it does not contain the server's name: a single one is ambiguous.
+const MIN_KEYWORDS: usize = 2;
+/// Score by number of matching keywords, from 0 on. A matching name scores 1.
+const KEYWORD_SCORES: [f64; 4] = [0.0, 0.3, 0.6, 0.9];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct ManifestEntry {
     name: String,
     #[serde(default)]
     category: String,
     words: Vec<String>,
-    /// Where it is, if it is not started here.
+    /// URL of a remote server.
     url: Option<String>,
-    /// What it is started with otherwise.
+    /// Command line of a local server.
     #[serde(default)]
     run: Vec<String>,
     package: Option<String>,
-    /// The variable of its credential, and others that it wants.
+    /// The variable of its credential, and in `also` further required variables.
     key: Option<String>,
     #[serde(default)]
     also: Vec<String>,
     key_from: Option<String>,
 }
 
-/// An entry, and its words as they are looked for.
-struct Known {
-    entry: Entry,
+/// An entry, with its name and keywords stemmed for matching.
+struct IndexedEntry {
+    entry: ManifestEntry,
     name: Vec<String>,
     words: Vec<Vec<String>>,
 }
 
-static KNOWN: LazyLock<Vec<Known>> = LazyLock::new(|| {
-    let entries: Vec<Entry> = serde_json::from_str(LIST).expect("the list is as it is tested");
-    let known = |entry: Entry| Known {
-        name: Sentence::of(&entry.name).into_stems(),
+static MANIFEST: LazyLock<Vec<IndexedEntry>> = LazyLock::new(|| {
+    let entries: Vec<ManifestEntry> =
+        serde_json::from_str(MANIFEST_JSON).expect("the list is as it is tested");
+    let known = |entry: ManifestEntry| IndexedEntry {
+        name: StemmedText::new(&entry.name).into_stems(),
         words: entry
             .words
             .iter()
-            .map(|word| Sentence::of(word).into_stems())
+            .map(|word| StemmedText::new(word).into_stems())
             .collect(),
         entry,
     };
     entries.into_iter().map(known).collect()
 });
 
-/// Servers that would do what is asked for, the likeliest first, but for those that are `out_of_question`.
+/// Returns the entries that match the query, best first, without those that are `out_of_question`.
 pub(crate) fn candidates(
     query: &str,
-    out_of_question: impl Fn(Identity<'_>) -> bool,
+    out_of_question: impl Fn(ServerIdentity<'_>) -> bool,
 ) -> Vec<Candidate> {
-    let meant = meant(query).into_iter();
+    let meant = matching_entries(query).into_iter();
     let left = meant.filter(|(known, _)| !out_of_question(known.entry.identity()));
-    left.take(MOST)
+    left.take(MAX_CANDIDATES)
         .map(|(known, said)| known.entry.candidate(&said))
         .collect()
 }
 
-/// Servers that are meant, the likeliest first, each with the words that say so.
-fn meant(query: &str) -> Vec<(&'static Known, Said)> {
-    let query = Sentence::of(query);
-    let said = |known: &'static Known| {
+/// Returns the matching entries, best first, each with what matched.
+fn matching_entries(query: &str) -> Vec<(&'static IndexedEntry, QueryMatch)> {
+    let query = StemmedText::new(query);
+    let said = |known: &'static IndexedEntry| {
         let words = known.words.iter().zip(&known.entry.words);
-        let words = words.filter(|(stems, _)| query.says(stems));
+        let words = words.filter(|(stems, _)| query.contains_stems(stems));
         let words: Vec<&str> = words.map(|(_, word)| word.as_str()).collect();
-        let named = query.says(&known.name);
-        (named || words.len() >= FEW_WORDS).then_some((known, Said { named, words }))
+        let named = query.contains_stems(&known.name);
+        (named || words.len() >= MIN_KEYWORDS).then_some((known, QueryMatch { named, words }))
     };
-    let mut meant: Vec<_> = KNOWN.iter().filter_map(said).collect();
+    let mut meant: Vec<_> = MANIFEST.iter().filter_map(said).collect();
     meant.sort_by_key(|(_, said)| Reverse((said.named, said.words.len())));
     meant
 }
 
-/// What of a server was said.
-struct Said {
+/// What of an entry occurs in the query.
+struct QueryMatch {
     named: bool,
     words: Vec<&'static str>,
 }
 
-impl Entry {
-    fn identity(&self) -> Identity<'_> {
-        Identity {
+impl ManifestEntry {
+    fn identity(&self) -> ServerIdentity<'_> {
+        ServerIdentity {
             name: &self.name,
-            package: self.package.as_deref().map(bare),
+            package: self.package.as_deref().map(bare_package_name),
             url: self.url.as_deref(),
         }
     }
 
-    fn candidate(&self, said: &Said) -> Candidate {
+    fn candidate(&self, said: &QueryMatch) -> Candidate {
         let score = if said.named {
             1.0
         } else {
-            WORTHS[said.words.len().min(WORTHS.len() - 1)]
+            KEYWORD_SCORES[said.words.len().min(KEYWORD_SCORES.len() - 1)]
         };
         let mut words = said.words.clone();
         if said.named && !words.contains(&self.name.as_str()) {
@@ -129,17 +129,25 @@ impl Entry {
             remote_headers: self.headers().keys().cloned().collect(),
             package: self.package.clone(),
             requires_api_key: self.key.is_some(),
-            api_key_available: self.key.as_deref().is_some_and(is_set),
+            api_key_available: self.key.as_deref().is_some_and(is_env_set),
             env_var: self.key.clone(),
-            env_instructions: self.key_from.as_ref().map(|from| format!("see {from}")),
+            env_instructions: self.env_instructions(),
             is_installed: false,
             is_running: false,
             provisionable: false,
-            entry: self.configured(),
+            entry: self.config_entry(),
         }
     }
 
-    /// Headers that it wants, where its credential is not a part of its address.
+    /// Returns where its key is set and where it comes from.
+    fn env_instructions(&self) -> Option<String> {
+        let key = self.key.as_deref()?;
+        let from = self.key_from.as_ref();
+        let from = from.map(|from| format!("; see {from}")).unwrap_or_default();
+        Some(format!("set {key} in ~/.config/pmcp/pmcp.env{from}"))
+    }
+
+    /// Returns the headers that it requires. None if the credential is part of the URL.
     fn headers(&self) -> Map<String, Value> {
         let url = self.url.as_deref();
         let apart = |key: &&String| url.is_some_and(|url| !url.contains(key.as_str()));
@@ -161,8 +169,8 @@ impl Entry {
         }
     }
 
-    /// What a configuration file would say of it. Credentials are named, never told.
-    fn configured(&self) -> Value {
+    /// Returns the configuration entry that would add it. Credentials appear only as variable names.
+    fn config_entry(&self) -> Value {
         let by_name = |name: &String| (name.clone(), json!(format!("${{{name}}}")));
         if let Some(url) = &self.url {
             let mut entry = json!({"type": "http", "url": url});
@@ -211,21 +219,21 @@ mod tests {
 
     #[test]
     fn every_entry_can_be_written_into_a_file() {
-        assert!(KNOWN.len() > 90);
-        for Known { entry, words, .. } in KNOWN.iter() {
+        assert!(MANIFEST.len() > 90);
+        for IndexedEntry { entry, words, .. } in MANIFEST.iter() {
             let name = &entry.name;
             assert_ne!(entry.url.is_some(), !entry.run.is_empty(), "{name}");
             assert_eq!(entry.package.is_some(), !entry.run.is_empty(), "{name}");
             assert!(words.iter().all(|stems| !stems.is_empty()), "{name}");
-            let written = entry.configured().to_string();
+            let written = entry.config_entry().to_string();
             assert!(
                 entry.key.as_ref().is_none_or(|key| written.contains(key)),
                 "{written}"
             );
         }
-        let mut names: Vec<_> = KNOWN.iter().map(|known| &known.entry.name).collect();
+        let mut names: Vec<_> = MANIFEST.iter().map(|known| &known.entry.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), KNOWN.len());
+        assert_eq!(names.len(), MANIFEST.len());
     }
 }

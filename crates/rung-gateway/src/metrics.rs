@@ -1,6 +1,6 @@
-//! Calls, counted for whoever watches: by server and tool, and how they ended.
+//! Metrics of calls, by server, tool and outcome.
 //!
-//! What is not there is not counted: no caller makes up a label.
+//! Calls of unknown tools are not counted, so callers cannot create labels.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,26 +13,26 @@ use prometheus_client::registry::Registry;
 use rung_fault::Fault;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfTool {
+struct ToolLabels {
     server: Arc<str>,
     tool: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct CallLabels {
     server: Arc<str>,
     tool: Arc<str>,
-    /// `answered`, or the code of what went wrong.
+    /// `answered`, or the fault code.
     outcome: &'static str,
 }
 
-/// What is counted.
-pub(crate) struct Metrics {
-    calls: Family<Ended, Counter>,
-    seconds: Family<OfTool, Histogram, fn() -> Histogram>,
+/// Metrics of downstream calls.
+pub(crate) struct CallMetrics {
+    calls: Family<CallLabels, Counter>,
+    seconds: Family<ToolLabels, Histogram, fn() -> Histogram>,
 }
 
-impl Default for Metrics {
+impl Default for CallMetrics {
     fn default() -> Self {
         Self {
             calls: Family::default(),
@@ -43,17 +43,17 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl CallMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("rung_gateway");
-        let calls = "Calls of servers' tools and how they ended";
+        let calls = "Calls of downstream tools by outcome";
         registry.register("calls", calls, self.calls.clone());
-        let seconds = "How long calls of servers' tools took";
+        let seconds = "Duration of calls of downstream tools";
         registry.register("call_seconds", seconds, self.seconds.clone());
     }
 
-    /// A call of a tool that is there has ended.
-    pub(crate) fn end(
+    /// Counts a completed call of an existing tool.
+    pub(crate) fn record_call(
         &self,
         server: &Arc<str>,
         tool: &Arc<str>,
@@ -61,13 +61,13 @@ impl Metrics {
         lasted: Duration,
     ) {
         let (server, tool) = (server.clone(), tool.clone());
-        let ended = Ended {
+        let ended = CallLabels {
             server: server.clone(),
             tool: tool.clone(),
             outcome: fault.map_or("answered", |fault| fault.code().name()),
         };
         self.calls.get_or_create(&ended).inc();
-        let of = OfTool { server, tool };
+        let of = ToolLabels { server, tool };
         self.seconds
             .get_or_create(&of)
             .observe(lasted.as_secs_f64());

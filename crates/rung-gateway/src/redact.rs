@@ -1,17 +1,17 @@
-//! Secrets masked in what is passed on.
+//! Redaction: secrets are masked in everything that is forwarded.
 //!
-//! Owns: what a mask looks like, where patterns and known values are looked for, and the forms in which secrets usually
-//! come. Refuses to know: where the patterns and the values come from, and when they are asked for.
+//! Owns: the mask, where patterns and known values are searched, and the usual forms of secrets. Refuses to know: where the
+//! patterns and values come from, and when they are applied.
 //!
-//! The law it keeps: a document stays one. Only what lies inside of strings is masked, names of members among them, so that every number,
-//! order and escape that is not part of a secret goes on byte for byte.
+//! The law it keeps: a JSON document stays valid JSON. Only the inside of strings is masked, member names included; every
+//! number, order and escape that is not part of a secret is forwarded byte for byte.
 //!
-//! What is looked at is the content of strings, not their escapes. A member is also looked at together with its name, as
-//! `name: value`, `name=value` and `"name": "value"`, because that is how patterns know a password. A string that is itself
-//! an array or an object is looked at as such.
+//! The decoded content of strings is searched, not their escapes. A member is also searched together with its name, as
+//! `name: value`, `name=value` and `"name": "value"`, because patterns recognize a password that way. A string that itself
+//! contains a JSON array or object is searched as a document.
 
-mod forms;
-mod masks;
+mod caller;
+mod patterns;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -24,34 +24,33 @@ use aho_corasick::AhoCorasick;
 use regex::{Captures, Regex, RegexSet};
 use serde::de::IgnoredAny;
 
-pub use forms::usual_forms;
-pub(crate) use masks::Masks;
+pub(crate) use caller::CallerRedactor;
+pub use patterns::usual_forms;
 pub use reader::{MaskingReader, WINDOW_BYTES};
 
-/// What stands for a secret. It needs no escape at any depth.
+/// Replaces a secret. Needs no escape at any depth.
 pub const MASK: &str = "[REDACTED]";
-/// Known values that are shorter are words of any text.
+/// Shorter known values are not masked: they could be ordinary words.
 pub(crate) const SHORTEST_SECRET_BYTES: usize = 6;
-/// How much of a long value is looked at with its name at first.
-const BESIDE_NAME_BYTES: usize = 4_096;
-/// How deep documents in strings of documents are followed; each level doubles their escapes.
+/// Bytes of a long value that are first searched together with its name.
+const NAMED_VALUE_BYTES: usize = 4_096;
+/// Nesting of documents in strings that is followed; each level doubles the escapes.
 const MAX_DEPTH: usize = 8;
 
-/// Masks patterns and known values.
 #[derive(Clone, Default)]
 pub struct Redactor {
     patterns: Vec<Regex>,
-    /// All patterns at once, where a text in a longer one is matched as it is alone.
+    /// All patterns as one set; `None` if a pattern has anchors, because it would match less inside a longer text.
     any: Option<RegexSet>,
-    secrets: Option<Secrets>,
+    secrets: Option<KnownSecrets>,
 }
 
 #[derive(Clone)]
-struct Secrets {
+struct KnownSecrets {
     find: AhoCorasick,
-    /// Finds them as they are, and the escapes behind which one of them may hide.
+    /// Finds the values themselves and the escapes that may hide one of them.
     hint: AhoCorasick,
-    /// Bytes of the longest of them.
+    /// Bytes of the longest value.
     longest: usize,
 }
 
@@ -67,56 +66,59 @@ impl fmt::Debug for Redactor {
 }
 
 impl Redactor {
-    /// Masks what patterns find, and values wherever they stand. Of a pattern with groups the last is what is masked, so
-    /// that `password=` stays readable. Flags must be part of a pattern. Values of less than six bytes are not looked for.
+    /// Creates a redactor for matches of patterns and for known values. Of a pattern with groups only the last group is masked,
+    /// so `password=` stays readable. Flags must be part of a pattern. Values of less than six bytes are ignored.
     pub fn new<'s>(
         patterns: impl IntoIterator<Item = Regex>,
         secrets: impl IntoIterator<Item = &'s str>,
     ) -> Self {
         let patterns: Vec<Regex> = patterns.into_iter().collect();
-        let at_edges = patterns.iter().any(|regex| looks_at_edges(regex.as_str()));
+        let at_edges = patterns.iter().any(|regex| has_anchors(regex.as_str()));
         let any = RegexSet::new(patterns.iter().map(Regex::as_str));
         Self {
             any: any.ok().filter(|_| !at_edges && !patterns.is_empty()),
             patterns,
             secrets: None,
         }
-        .knowing(secrets)
+        .with_secrets(secrets)
     }
 
-    /// The same patterns, which are not read again, and these values instead of those it knew.
+    /// Returns a redactor with the same compiled patterns and other known values.
     #[must_use]
-    pub fn knowing<'s>(&self, secrets: impl IntoIterator<Item = &'s str>) -> Self {
+    pub fn with_secrets<'s>(&self, secrets: impl IntoIterator<Item = &'s str>) -> Self {
         let mut secrets: Vec<&str> = secrets
             .into_iter()
             .filter(|secret| secret.len() >= SHORTEST_SECRET_BYTES)
             .collect();
-        // What is told line by line is told without what is between them.
-        let lines: Vec<&str> = secrets.iter().flat_map(|secret| lines_of(secret)).collect();
+        // A secret of several lines may be printed line by line.
+        let lines: Vec<&str> = secrets
+            .iter()
+            .flat_map(|secret| secret_lines(secret))
+            .collect();
         secrets.extend(lines);
         secrets.sort_unstable();
         secrets.dedup();
         Self {
-            secrets: Secrets::new(&secrets),
+            secrets: KnownSecrets::new(&secrets),
             ..self.clone()
         }
     }
 
-    /// The same, with these patterns as well.
+    /// Returns a redactor with additional patterns.
     #[must_use]
-    pub fn and(&self, patterns: impl IntoIterator<Item = Regex>) -> Self {
+    pub fn with_patterns(&self, patterns: impl IntoIterator<Item = Regex>) -> Self {
         Self {
             secrets: self.secrets.clone(),
             ..Self::new(self.patterns.iter().cloned().chain(patterns), [])
         }
     }
 
-    /// Whether there is nothing to mask.
+    /// Returns true if there is nothing to mask.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty() && self.secrets.is_none()
     }
 
-    /// A JSON document without its secrets.
+    /// Masks the secrets of a JSON document.
     pub fn json<'a>(&self, raw: &'a str) -> Cow<'a, str> {
         if self.is_empty() || !self.may_match(raw) {
             return Cow::Borrowed(raw);
@@ -126,21 +128,21 @@ impl Redactor {
 
     fn masked_json<'a>(&self, raw: &'a str) -> Cow<'a, str> {
         let mut spans = Spans::new();
-        self.in_document(raw, 0, &mut spans);
-        masked(raw, spans)
+        self.find_in_document(raw, 0, &mut spans);
+        mask_spans(raw, spans)
     }
 
-    /// A text without its secrets. One that is a JSON document stays one.
+    /// Masks the secrets of a text. A JSON document stays valid JSON.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         if self.is_empty() {
             return Cow::Borrowed(text);
         }
         let mut spans = Spans::new();
-        self.in_content(None, text, 0, &mut spans);
-        masked(text, spans)
+        self.find_in_content(None, text, 0, &mut spans);
+        mask_spans(text, spans)
     }
 
-    /// Whether anything may be found. Wrong only in saying so.
+    /// Returns false only if nothing will be found; true may be wrong.
     fn may_match(&self, raw: &str) -> bool {
         if self.patterns.is_empty() {
             let secrets = self.secrets.as_ref();
@@ -163,63 +165,61 @@ impl Redactor {
         by_pattern || secrets.is_some_and(|secrets| secrets.find.is_match(flat))
     }
 
-    /// Finds what is to be masked in a document.
-    fn in_document(&self, raw: &str, depth: usize, spans: &mut Spans) {
+    fn find_in_document(&self, raw: &str, depth: usize, spans: &mut Spans) {
         for (name, written) in strings(raw) {
-            let name = name.map(|name| decoded(&raw[name]));
+            let name = name.map(|name| decode_string(&raw[name]));
             let text = &raw[written.clone()];
             let mut found = Spans::new();
-            self.in_string(name.as_deref(), &decoded(text), depth, &mut found);
-            as_written(text, &united(found), written.start, spans);
+            self.find_in_string(name.as_deref(), &decode_string(text), depth, &mut found);
+            to_document_spans(text, &merge_spans(found), written.start, spans);
         }
     }
 
-    /// Finds what is to be masked in the content of a string. Most have nothing in them: one look at each is enough.
-    fn in_string(&self, name: Option<&str>, content: &str, depth: usize, spans: &mut Spans) {
+    /// Finds secrets in the content of a string. One quick search rules most strings out.
+    fn find_in_string(&self, name: Option<&str>, content: &str, depth: usize, spans: &mut Spans) {
         let mut flat = String::new();
         flatten_string(name, content, depth, &mut flat);
         if self.may_match_flat(&flat) {
-            self.in_content(name, content, depth, spans);
+            self.find_in_content(name, content, depth, spans);
         }
     }
 
-    /// Finds what is to be masked in the content of a string.
-    fn in_content(&self, name: Option<&str>, content: &str, depth: usize, spans: &mut Spans) {
+    fn find_in_content(&self, name: Option<&str>, content: &str, depth: usize, spans: &mut Spans) {
         let is_document = depth < MAX_DEPTH && is_document(content);
         if is_document {
-            self.in_document(content, depth + 1, spans);
+            self.find_in_document(content, depth + 1, spans);
         } else {
-            self.in_text(content, spans);
+            self.find_in_text(content, spans);
         }
         let Some(name) = name.filter(|_| !content.is_empty() && !self.patterns.is_empty()) else {
             return;
         };
         let found = spans.len();
-        for form in Form::ALL {
-            self.beside_name(form, name, content, BESIDE_NAME_BYTES, false, spans);
+        for form in MemberForm::ALL {
+            self.find_in_member(form, name, content, NAMED_VALUE_BYTES, false, spans);
         }
         if is_document && spans.len() > found {
-            // A part of it would leave something that is no document.
+            // Masking a part would leave an invalid document.
             spans.push(0..content.len());
         }
     }
 
-    fn in_text(&self, text: &str, spans: &mut Spans) {
+    fn find_in_text(&self, text: &str, spans: &mut Spans) {
         if let Some(secrets) = &self.secrets {
-            // Those that overlap are all masked: one must not leave the rest of another.
+            // All overlapping values are masked: masking only one could leave a part of another.
             let found = secrets.find.find_overlapping_iter(text);
             spans.extend(found.map(|found| found.range()));
         }
-        for pattern in self.matching(text) {
-            spans.extend(pattern.captures_iter(text).map(|found| secret_of(&found)));
+        for pattern in self.matching_patterns(text) {
+            spans.extend(pattern.captures_iter(text).map(|found| secret_span(&found)));
         }
     }
 
-    /// Finds what begins in the name of a member and reaches into its value. Where it reaches to the end of what was looked
-    /// at, all of the value is; where the value goes on beyond what is given of it, all the rest is masked.
-    fn beside_name(
+    /// Finds matches that begin in a member's name and reach into its value. A match that reaches the end of the searched part
+    /// is repeated with the whole value; if `content` is only the beginning (`goes_on`), all the rest is masked.
+    fn find_in_member(
         &self,
-        form: Form,
+        form: MemberForm,
         name: &str,
         content: &str,
         max_bytes: usize,
@@ -229,16 +229,16 @@ impl Redactor {
         let shown = &content[..content.floor_char_boundary(max_bytes)];
         let mut text = String::with_capacity(name.len() + shown.len() + 6);
         let value = form.write(name, shown, &mut text);
-        for pattern in self.matching(&text) {
+        for pattern in self.matching_patterns(&text) {
             for found in pattern.captures_iter(&text) {
                 let whole = found.get_match();
                 if whole.start() >= value.start {
                     break;
                 }
                 if whole.end() >= value.end && shown.len() < content.len() {
-                    return self.beside_name(form, name, content, content.len(), goes_on, spans);
+                    return self.find_in_member(form, name, content, content.len(), goes_on, spans);
                 }
-                let secret = secret_of(&found);
+                let secret = secret_span(&found);
                 let secret = secret.start.max(value.start)..secret.end.min(value.end);
                 if goes_on && whole.end() >= value.end {
                     spans.push(secret.start - value.start..usize::MAX);
@@ -249,8 +249,8 @@ impl Redactor {
         }
     }
 
-    /// The patterns that match somewhere in a text.
-    fn matching(&self, text: &str) -> impl Iterator<Item = &Regex> {
+    /// Returns the patterns that match somewhere in a text.
+    fn matching_patterns(&self, text: &str) -> impl Iterator<Item = &Regex> {
         let matching = self.any.as_ref().map(|any| any.matches(text));
         let patterns = self.patterns.iter().enumerate();
         patterns
@@ -263,7 +263,7 @@ impl Redactor {
     }
 }
 
-impl Secrets {
+impl KnownSecrets {
     fn new(secrets: &[&str]) -> Option<Self> {
         if secrets.is_empty() {
             return None;
@@ -285,26 +285,26 @@ impl Secrets {
     }
 }
 
-/// The lines of a secret that has several, but for those that are short or say what it is.
-fn lines_of(secret: &str) -> impl Iterator<Item = &str> {
+/// Returns the lines of a multi-line secret, without short ones and PEM markers.
+fn secret_lines(secret: &str) -> impl Iterator<Item = &str> {
     const LEAST_BYTES: usize = 16;
     let lines = secret.contains('\n').then(|| secret.lines().map(str::trim));
     let telling = |line: &&str| line.len() >= LEAST_BYTES && !line.starts_with("-----");
     lines.into_iter().flatten().filter(telling)
 }
 
-/// How a member is written for patterns.
+/// The form in which a member is presented to patterns.
 #[derive(Clone, Copy)]
-enum Form {
+enum MemberForm {
     Colon,
     Equals,
     Quoted,
 }
 
-impl Form {
+impl MemberForm {
     const ALL: [Self; 3] = [Self::Colon, Self::Equals, Self::Quoted];
 
-    /// Writes it, and says where its value is.
+    /// Appends the member to `text` and returns the range of its value.
     fn write(self, name: &str, value: &str, text: &mut String) -> Range<usize> {
         let (before, between, after) = match self {
             Self::Colon => ("", ": ", ""),
@@ -322,8 +322,8 @@ impl Form {
     }
 }
 
-/// Whether a pattern may look at where a text begins or ends. Such a one finds less in a longer text.
-fn looks_at_edges(pattern: &str) -> bool {
+/// Returns true if a pattern may have anchors. Such a pattern finds less in a longer text.
+fn has_anchors(pattern: &str) -> bool {
     let bytes = pattern.as_bytes();
     let is_set = |at: usize| at > 0 && bytes[at - 1] == b'[' && (at == 1 || bytes[at - 2] != b'\\');
     let anchors = bytes.iter().enumerate();
@@ -331,9 +331,9 @@ fn looks_at_edges(pattern: &str) -> bool {
     anchors.next().is_some() || pattern.contains("\\A") || pattern.contains("\\z")
 }
 
-/// What of a match is the secret: its last group. A group with which the match begins, and after which it goes on, only
-/// chooses between beginnings.
-fn secret_of(found: &Captures<'_>) -> Range<usize> {
+/// Returns the secret of a match: its last group. The whole match if that group is at its beginning and does not cover it,
+/// because such a group only selects a prefix.
+fn secret_span(found: &Captures<'_>) -> Range<usize> {
     let whole = found.get_match().range();
     let last = found.len().checked_sub(1).filter(|&last| last > 0);
     let group = last
@@ -346,11 +346,11 @@ fn secret_of(found: &Captures<'_>) -> Range<usize> {
     }
 }
 
-/// Everything that patterns are tried on, in lines.
+/// Appends every text that patterns are tried on, one per line.
 fn flatten(raw: &str, depth: usize, flat: &mut String) {
     for (name, written) in strings(raw) {
-        let name = name.map(|name| decoded(&raw[name]));
-        flatten_string(name.as_deref(), &decoded(&raw[written]), depth, flat);
+        let name = name.map(|name| decode_string(&raw[name]));
+        flatten_string(name.as_deref(), &decode_string(&raw[written]), depth, flat);
     }
 }
 
@@ -362,8 +362,8 @@ fn flatten_string(name: Option<&str>, content: &str, depth: usize, flat: &mut St
         flat.push('\n');
     }
     if let Some(name) = name {
-        let shown = &content[..content.floor_char_boundary(BESIDE_NAME_BYTES)];
-        for form in Form::ALL {
+        let shown = &content[..content.floor_char_boundary(NAMED_VALUE_BYTES)];
+        for form in MemberForm::ALL {
             form.write(name, shown, flat);
             flat.push('\n');
         }
@@ -375,8 +375,8 @@ fn is_document(content: &str) -> bool {
         && serde_json::from_str::<IgnoredAny>(content).is_ok()
 }
 
-/// The strings of a document, names of members among them; each that is a value with the name of the member that it is the value of. All
-/// without their quotes.
+/// Returns the ranges of all strings of a document, member names included, without quotes. A string that is a member's value
+/// comes with the range of its name.
 fn strings(raw: &str) -> impl Iterator<Item = (Option<Range<usize>>, Range<usize>)> {
     let mut at = 0;
     let mut name: Option<Range<usize>> = None;
@@ -388,7 +388,7 @@ fn strings(raw: &str) -> impl Iterator<Item = (Option<Range<usize>>, Range<usize
         let Some(after) = raw[at..].trim_start().strip_prefix(':') else {
             return Some((own, string));
         };
-        // Only a string that follows at once is the value of this name.
+        // Only a string that follows directly is the value of this name.
         let after = after.trim_start();
         name = after.starts_with('"').then(|| string.clone());
         at = raw.len() - after.len();
@@ -412,8 +412,8 @@ fn closing_quote(raw: &str, from: usize) -> usize {
     bytes.len()
 }
 
-/// The content of a string.
-fn decoded(written: &str) -> Cow<'_, str> {
+/// Decodes the escapes of a JSON string.
+fn decode_string(written: &str) -> Cow<'_, str> {
     if !written.contains('\\') {
         return Cow::Borrowed(written);
     }
@@ -421,7 +421,7 @@ fn decoded(written: &str) -> Cow<'_, str> {
     let mut rest = written;
     while let Some(at) = rest.find('\\') {
         content.push_str(&rest[..at]);
-        let (c, bytes) = escaped(&rest[at + 1..]);
+        let (c, bytes) = decode_escape(&rest[at + 1..]);
         content.push(c);
         rest = rest.get(at + bytes..).unwrap_or_default();
     }
@@ -429,23 +429,22 @@ fn decoded(written: &str) -> Cow<'_, str> {
     Cow::Owned(content)
 }
 
-/// The characters of a string, each with the number of bytes in which it is written. Half a pair of surrogates is no
-/// character, and is taken for the one that stands for such.
+/// Returns the characters of a JSON string, each with the number of its encoded bytes. A lone surrogate becomes U+FFFD.
 fn characters(written: &str) -> impl Iterator<Item = (char, usize)> {
     let mut rest = written;
     std::iter::from_fn(move || {
         let plain = rest.chars().next()?;
         let (c, bytes) = match rest.strip_prefix('\\') {
             None => (plain, plain.len_utf8()),
-            Some(escape) => escaped(escape),
+            Some(escape) => decode_escape(escape),
         };
         rest = rest.get(bytes..).unwrap_or_default();
         Some((c, bytes))
     })
 }
 
-/// The character of an escape, from behind its mark on, and the bytes of the whole of it.
-fn escaped(escape: &str) -> (char, usize) {
+/// Decodes an escape, given without its backslash. Returns the character and the bytes of the whole escape.
+fn decode_escape(escape: &str) -> (char, usize) {
     let simple = match escape.chars().next() {
         None => return ('\\', 1),
         Some('b') => '\u{8}',
@@ -471,8 +470,8 @@ fn escaped(escape: &str) -> (char, usize) {
     (simple, 2)
 }
 
-/// Spans of the content of a string, as spans of the document in which it is written from `start` on.
-fn as_written(written: &str, found: &[Range<usize>], start: usize, spans: &mut Spans) {
+/// Converts spans of a string's decoded content into spans of the document, in which the string begins at `start`.
+fn to_document_spans(written: &str, found: &[Range<usize>], start: usize, spans: &mut Spans) {
     if !written.contains('\\') {
         spans.extend(
             found
@@ -499,8 +498,8 @@ fn as_written(written: &str, found: &[Range<usize>], start: usize, spans: &mut S
     }
 }
 
-/// Spans in order, those that meet as one.
-fn united(mut spans: Spans) -> Spans {
+/// Sorts spans and merges those that touch.
+fn merge_spans(mut spans: Spans) -> Spans {
     spans.retain(|span| !span.is_empty());
     spans.sort_unstable_by_key(|span| (span.start, span.end));
     spans.dedup_by(|next, span| {
@@ -513,13 +512,13 @@ fn united(mut spans: Spans) -> Spans {
     spans
 }
 
-fn masked(text: &str, spans: Spans) -> Cow<'_, str> {
+fn mask_spans(text: &str, spans: Spans) -> Cow<'_, str> {
     if spans.is_empty() {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
-    for span in united(spans) {
+    for span in merge_spans(spans) {
         out.push_str(&text[at..span.start]);
         out.push_str(MASK);
         at = span.end;

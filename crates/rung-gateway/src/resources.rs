@@ -1,41 +1,41 @@
-//! The servers' resources, each under its own address.
+//! The resources of downstream servers, under their own URIs.
 //!
-//! An address that several servers have is the first one's; each of the others is listed with its server before it, and both ways
-//! of writing it are understood.
+//! A URI that several servers list belongs to the first. The others are listed as `gateway://server/uri`. Both forms can be read
+//! for every resource.
 
 use std::sync::Arc;
 
 use rung_auth::Permit;
 use rung_fault::Fault;
-use rung_mcp::connect::How;
+use rung_mcp::connect::RequestOptions;
 use rung_tool::{
-    Call, Contents, Given, Names, Partial, Pending, ResourceCard, ResourceSource, Served,
-    TemplateCard, Watcher, written,
+    BoxFuture, Call, CompletionQuery, NameStyle, RelayedResult, ResourceCard, ResourceContents,
+    ResourceSource, ResourceSubscriber, SourceResult, TemplateCard, to_raw_json,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::answer::{Limits, given, served};
-use crate::gateway::{Gateway, State};
-use crate::guidance::{PAGE, PAGE_URI};
-use crate::heard::Masked;
-use crate::policy::Thing;
+use crate::delegate::RedactingDelegate;
+use crate::gateway::{Gateway, GatewayState};
+use crate::guidance::{PAGE_TEXT, PAGE_URI};
+use crate::policy::PolicySubject;
 use crate::server::Server;
-use crate::template;
+use crate::uri_template;
 
-/// What stands before an address that is not the first one's.
-const SCHEME: &str = "gateway://";
+/// Prefix of a URI that is qualified with its server.
+const GATEWAY_SCHEME: &str = "gateway://";
 const MARKDOWN: &str = "text/markdown";
 
-/// An address with its server before it.
-pub(crate) fn with_server(server: &str, uri: &str) -> String {
+/// Returns a URI qualified with its server.
+pub(crate) fn qualified_uri(server: &str, uri: &str) -> String {
     let server = server.replace('%', "%25").replace('/', "%2F");
-    format!("{SCHEME}{server}/{uri}")
+    format!("{GATEWAY_SCHEME}{server}/{uri}")
 }
 
-/// What was read, by the address by which it was asked for.
-fn addressed(read: Given, own: &str, asked: &str) -> Given {
-    let Given::Here(raw) = &read else {
+/// Replaces the server's own URI in the contents by the URI that the client requested.
+fn with_requested_uri(read: RelayedResult, own: &str, asked: &str) -> RelayedResult {
+    let RelayedResult::InMemory(raw) = &read else {
         return read;
     };
     let Ok(mut result) = serde_json::from_str::<Value>(raw.get()) else {
@@ -46,99 +46,101 @@ fn addressed(read: Given, own: &str, asked: &str) -> Given {
             one["uri"] = asked.into();
         }
     }
-    Given::Here(written(&result))
+    RelayedResult::InMemory(to_raw_json(&result))
 }
 
-/// The servers' resources, as a source.
-pub struct Resources {
-    /// The servers.
+/// The downstream resources as a resource source.
+pub struct DownstreamResources {
     pub gateway: Gateway,
-    /// The names by which its readers know our tools.
-    pub names: Names,
+    /// Style of tool names in the guidance page.
+    pub names: NameStyle,
 }
 
-/// A member of something that was listed, as text.
-pub(crate) fn listed<'a>(item: &'a RawValue, name: &str) -> Option<std::borrow::Cow<'a, str>> {
+/// Returns a text member of a listed item.
+pub(crate) fn text_member<'a>(item: &'a RawValue, name: &str) -> Option<std::borrow::Cow<'a, str>> {
     let value = rung_mcp::splice::member(item.get(), name)?;
     serde_json::from_str(value.get()).ok()
 }
 
-impl State {
-    /// The servers that somebody sees.
-    pub(crate) fn seen_by<'a>(
+impl GatewayState {
+    /// Returns the servers that are visible to the permit.
+    pub(crate) fn visible_servers<'a>(
         &'a self,
         permit: &'a Permit,
     ) -> impl Iterator<Item = &'a Arc<Server>> {
         let servers = self.servers.values();
-        servers.filter(|server| self.sees(permit, Thing::Server(server.name())))
+        servers.filter(|server| self.is_visible(permit, PolicySubject::Server(server.name())))
     }
 
-    fn sees_resource(&self, permit: &Permit, server: &Server, uri: &str) -> bool {
+    fn is_resource_visible(&self, permit: &Permit, server: &Server, uri: &str) -> bool {
         let server = &**server.name();
-        self.sees(permit, Thing::Resource { server, uri })
+        self.is_visible(permit, PolicySubject::Resource { server, uri })
     }
 
-    /// The server that has what stands at an address, and the address there.
-    fn place(&self, permit: &Permit, uri: &str) -> Option<(Arc<Server>, String)> {
+    /// Resolves a URI to a server and the URI there.
+    fn find_resource(&self, permit: &Permit, uri: &str) -> Option<(Arc<Server>, String)> {
         if let Some((server, own)) = uri
-            .strip_prefix(SCHEME)
+            .strip_prefix(GATEWAY_SCHEME)
             .and_then(|rest| rest.split_once('/'))
         {
             let server = server.replace("%2F", "/").replace("%25", "%");
             let server = self.servers.get(&*server)?;
-            let seen = self.sees_resource(permit, server, own);
+            let seen = self.is_resource_visible(permit, server, own);
             return seen.then(|| (server.clone(), own.to_owned()));
         }
         let has = |server: &&Arc<Server>| {
-            let seen = server.seen();
+            let seen = server.catalog();
             let listed_there = seen.iter().flat_map(|seen| &seen.resources);
-            let mut named = listed_there.filter_map(|item| listed(item, "uri"));
-            named.any(|own| own == uri) && self.sees_resource(permit, server, uri)
+            let mut named = listed_there.filter_map(|item| text_member(item, "uri"));
+            named.any(|own| own == uri) && self.is_resource_visible(permit, server, uri)
         };
         let shaped = |server: &&Arc<Server>| {
-            let seen = server.seen();
+            let seen = server.catalog();
             let templates = seen.iter().flat_map(|seen| &seen.templates);
-            let mut shapes = templates.filter_map(|item| listed(item, "uriTemplate"));
-            shapes.any(|shape| template::fits(&shape, uri))
-                && self.sees_resource(permit, server, uri)
+            let mut shapes = templates.filter_map(|item| text_member(item, "uriTemplate"));
+            shapes.any(|shape| uri_template::matches_template(&shape, uri))
+                && self.is_resource_visible(permit, server, uri)
         };
-        let found = self.seen_by(permit).find(has);
-        let found = found.or_else(|| self.seen_by(permit).find(shaped))?;
+        let found = self.visible_servers(permit).find(has);
+        let found = found.or_else(|| self.visible_servers(permit).find(shaped))?;
         Some((found.clone(), uri.to_owned()))
     }
 
-    /// The first server that lists a template.
-    fn template(&self, permit: &Permit, template: &str) -> Option<Arc<Server>> {
+    /// Returns the first visible server that lists a template.
+    fn find_template(&self, permit: &Permit, template: &str) -> Option<Arc<Server>> {
         let has = |server: &&Arc<Server>| {
-            let seen = server.seen();
+            let seen = server.catalog();
             let templates = seen.iter().flat_map(|seen| &seen.templates);
-            let mut shapes = templates.filter_map(|item| listed(item, "uriTemplate"));
-            shapes.any(|shape| shape == template) && self.sees_resource(permit, server, template)
+            let mut shapes = templates.filter_map(|item| text_member(item, "uriTemplate"));
+            shapes.any(|shape| shape == template)
+                && self.is_resource_visible(permit, server, template)
         };
-        self.seen_by(permit).find(has).cloned()
+        self.visible_servers(permit).find(has).cloned()
     }
 
-    fn resources(&self, permit: &Permit) -> Vec<ResourceCard> {
+    fn visible_resources(&self, permit: &Permit) -> Vec<ResourceCard> {
         let mut cards: Vec<ResourceCard> = Vec::new();
         let mut taken = std::collections::HashSet::new();
-        for server in self.seen_by(permit) {
-            let Some(seen) = server.seen() else { continue };
+        for server in self.visible_servers(permit) {
+            let Some(seen) = server.catalog() else {
+                continue;
+            };
             for item in &seen.resources {
-                let Some(uri) = listed(item, "uri") else {
+                let Some(uri) = text_member(item, "uri") else {
                     continue;
                 };
-                if !self.sees_resource(permit, server, &uri) {
+                if !self.is_resource_visible(permit, server, &uri) {
                     continue;
                 }
                 let uri = if taken.insert(uri.to_string()) {
                     uri.into_owned()
                 } else {
-                    with_server(server.name(), &uri)
+                    qualified_uri(server.name(), &uri)
                 };
                 cards.push(ResourceCard {
-                    name: listed(item, "name").unwrap_or_default().into_owned(),
+                    name: text_member(item, "name").unwrap_or_default().into_owned(),
                     uri,
-                    listed: Some(self.rules.masks().shared_json(item)),
+                    listed: Some(self.access.caller_redactor().redact_shared_json(item)),
                     ..ResourceCard::default()
                 });
             }
@@ -146,19 +148,21 @@ impl State {
         cards
     }
 
-    fn templates(&self, permit: &Permit) -> Vec<TemplateCard> {
+    fn visible_templates(&self, permit: &Permit) -> Vec<TemplateCard> {
         let mut cards = Vec::new();
-        for server in self.seen_by(permit) {
-            let Some(seen) = server.seen() else { continue };
+        for server in self.visible_servers(permit) {
+            let Some(seen) = server.catalog() else {
+                continue;
+            };
             for item in &seen.templates {
-                let Some(shape) = listed(item, "uriTemplate") else {
+                let Some(shape) = text_member(item, "uriTemplate") else {
                     continue;
                 };
-                if self.sees_resource(permit, server, &shape) {
+                if self.is_resource_visible(permit, server, &shape) {
                     cards.push(TemplateCard {
                         uri_template: shape.into_owned(),
-                        name: listed(item, "name").unwrap_or_default().into_owned(),
-                        listed: Some(self.rules.masks().shared_json(item)),
+                        name: text_member(item, "name").unwrap_or_default().into_owned(),
+                        listed: Some(self.access.caller_redactor().redact_shared_json(item)),
                         ..TemplateCard::default()
                     });
                 }
@@ -168,12 +172,16 @@ impl State {
     }
 }
 
-impl ResourceSource for Resources {
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
+impl ResourceSource for DownstreamResources {
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<ResourceCard>, Fault>> {
         Box::pin(async move {
-            self.gateway.see_to_list(permit).await;
-            let mut cards = self.gateway.state().resources(permit);
-            cards.extend(self.gateway.has_page(permit).then(page));
+            self.gateway.wait_for_complete_list(permit).await;
+            let mut cards = self.gateway.state().visible_resources(permit);
+            cards.extend(
+                self.gateway
+                    .has_guidance_page(permit)
+                    .then(guidance_page_card),
+            );
             Ok(cards)
         })
     }
@@ -181,10 +189,10 @@ impl ResourceSource for Resources {
     fn templates<'a>(
         &'a self,
         permit: &'a Permit,
-    ) -> Pending<'a, Result<Vec<TemplateCard>, Fault>> {
+    ) -> BoxFuture<'a, Result<Vec<TemplateCard>, Fault>> {
         Box::pin(async move {
-            self.gateway.see_to_list(permit).await;
-            Ok(self.gateway.state().templates(permit))
+            self.gateway.wait_for_complete_list(permit).await;
+            Ok(self.gateway.state().visible_templates(permit))
         })
     }
 
@@ -192,29 +200,32 @@ impl ResourceSource for Resources {
         &'a self,
         call: &'a Call,
         uri: &'a str,
-    ) -> Pending<'a, Result<Option<Served<Vec<Contents>>>, Fault>> {
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<ResourceContents>>>, Fault>> {
         Box::pin(async move {
-            let read = if uri == PAGE_URI && self.gateway.has_page(&call.permit) {
-                Given::Here(written(&json!({"contents": [page_text(self.names)]})))
+            let read = if uri == PAGE_URI && self.gateway.has_guidance_page(&call.permit) {
+                RelayedResult::InMemory(to_raw_json(
+                    &json!({"contents": [guidance_page_contents(self.names)]}),
+                ))
             } else {
-                let Some((server, own)) = self.gateway.place(&call.permit, uri).await else {
+                let Some((server, own)) = self.gateway.find_resource(&call.permit, uri).await
+                else {
                     return Ok(None);
                 };
-                let params = raw(&json!({"uri": own}));
+                let params = to_raw(&json!({"uri": own}));
                 let read = self
                     .gateway
-                    .ask(call, &server, "resources/read", &params)
+                    .send_read_request(call, &server, "resources/read", &params)
                     .await?;
                 if own == uri {
                     read
                 } else {
-                    addressed(read, &own, uri)
+                    with_requested_uri(read, &own, uri)
                 }
             };
-            let keep = self.gateway.0.keep.clone();
+            let keep = self.gateway.0.result_sink.clone();
             let limits = Limits::of(&self.gateway, call, None);
             let relay = |read, call, keep| async move {
-                Served::<Vec<Contents>>::relay(read, uri, &call, keep).await
+                SourceResult::<Vec<ResourceContents>>::relay(read, uri, &call, keep).await
             };
             served(read, limits, call, keep, relay).await.map(Some)
         })
@@ -224,16 +235,16 @@ impl ResourceSource for Resources {
         &'a self,
         permit: &'a Permit,
         template: &'a str,
-        partial: Partial<'a>,
-    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
+        partial: CompletionQuery<'a>,
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<String>>>, Fault>> {
         Box::pin(async move {
-            let listed = |state: &State| state.template(permit, template);
-            let Some(server) = self.gateway.find(permit, listed).await else {
+            let listed = |state: &GatewayState| state.find_template(permit, template);
+            let Some(server) = self.gateway.find_or_wait(permit, listed).await else {
                 return Ok(None);
             };
             let of = json!({"type": "ref/resource", "uri": template});
             self.gateway
-                .complete(permit, &server, &of, partial)
+                .complete_argument(permit, &server, &of, partial)
                 .await
                 .map(Some)
         })
@@ -245,99 +256,110 @@ impl ResourceSource for Resources {
 
     fn watch<'a>(
         &'a self,
-        listener: &'a Watcher,
+        listener: &'a ResourceSubscriber,
         uri: &'a str,
         on: bool,
-    ) -> Pending<'a, Result<(), Fault>> {
+    ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
-            let Some((server, own)) = self.gateway.place(&listener.permit, uri).await else {
+            let Some((server, own)) = self.gateway.find_resource(&listener.permit, uri).await
+            else {
                 return Ok(());
             };
-            let watched = server.watch(listener, &own, on).await;
-            watched.map_err(|fault| self.gateway.state().rules.masks().fault(fault))
+            let watched = server.set_resource_listener(listener, &own, on).await;
+            watched.map_err(|fault| {
+                self.gateway
+                    .state()
+                    .access
+                    .caller_redactor()
+                    .redact_fault(fault)
+            })
         })
     }
 }
 
-/// The page of advice, as it is listed.
-fn page() -> ResourceCard {
+fn guidance_page_card() -> ResourceCard {
     ResourceCard {
         uri: PAGE_URI.to_owned(),
         name: "code-execution".to_owned(),
         title: Some("Many calls, few words".to_owned()),
-        description: Some("How code makes many calls and shows only what matters.".to_owned()),
+        description: Some("How code makes many calls and prints only what matters.".to_owned()),
         mime_type: Some(MARKDOWN.to_owned()),
-        size: Some(PAGE.len() as u64),
+        size: Some(PAGE_TEXT.len() as u64),
         listed: None,
     }
 }
 
-fn page_text(names: Names) -> Contents {
+fn guidance_page_contents(names: NameStyle) -> ResourceContents {
     let text = match names {
-        Names::Dotted => PAGE.to_owned(),
-        Names::Plain => PAGE
+        NameStyle::Dotted => PAGE_TEXT.to_owned(),
+        NameStyle::Plain => PAGE_TEXT
             .replace("gateway.", "gateway_")
             .replace("rung.read", "rung_read"),
     };
-    Contents {
+    ResourceContents {
         uri: PAGE_URI.to_owned(),
         mime_type: Some(MARKDOWN.to_owned()),
         text: Some(text),
-        ..Contents::default()
+        ..ResourceContents::default()
     }
 }
 
-fn raw(value: &Value) -> Box<RawValue> {
-    serde_json::value::to_raw_value(value).expect("an object of texts")
+fn to_raw(value: &Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).expect("an object of strings")
 }
 
 impl Gateway {
-    /// Whether the page of advice is there for somebody: it is for those who call tools by ours.
-    fn has_page(&self, permit: &Permit) -> bool {
-        self.is_called_by(permit) && self.state().guidance.has_page()
+    /// Returns true if the guidance page is listed: only for permits that can call `gateway.invoke`.
+    fn has_guidance_page(&self, permit: &Permit) -> bool {
+        self.can_invoke(permit) && self.state().guidance.has_page()
     }
 
-    /// The server that has what stands at an address, and the address there. It may be one that nobody has looked at.
-    async fn place(&self, permit: &Permit, uri: &str) -> Option<(Arc<Server>, String)> {
-        self.find(permit, |state| state.place(permit, uri)).await
+    /// Resolves a URI to a server and the URI there. Lists unlisted servers if necessary.
+    async fn find_resource(&self, permit: &Permit, uri: &str) -> Option<(Arc<Server>, String)> {
+        self.find_or_wait(permit, |state| state.find_resource(permit, uri))
+            .await
     }
 
-    /// Asks a server something that changes nothing, and gives what it said with what must be masked masked.
-    pub(crate) async fn ask(
+    /// Sends a request that changes nothing to a server and returns its result with secrets masked.
+    pub(crate) async fn send_read_request(
         &self,
         call: &Call,
         server: &Arc<Server>,
         method: &str,
         params: &RawValue,
-    ) -> Result<Given, Fault> {
-        let how = How {
+    ) -> Result<RelayedResult, Fault> {
+        let how = RequestOptions {
             deadline: call.deadline.map(Into::into),
-            delegate: Some(Arc::new(Masked::of(self, call))),
-            ..How::default()
+            delegate: Some(Arc::new(RedactingDelegate::new(self, call))),
+            ..RequestOptions::default()
         };
         let asked = async {
             let instance = server.open(call).await?;
-            let answer = instance.connection.converse(method, params, how).await;
+            let answer = instance
+                .connection
+                .request_to_end(method, params, how)
+                .await;
             answer.map_err(|error| server.fault(error))
         };
         match asked.await {
-            Ok(answer) => given(answer, self.state().rules.masks()).await,
+            Ok(answer) => given(answer, self.state().access.caller_redactor()).await,
             Err(fault) => Err(self.told(fault, call).await),
         }
     }
 
-    /// Has a server complete an argument.
-    pub(crate) async fn complete(
+    /// Requests completions for an argument from a server. Empty if the server does not support them.
+    pub(crate) async fn complete_argument(
         &self,
         permit: &Permit,
         server: &Arc<Server>,
         of: &Value,
-        partial: Partial<'_>,
-    ) -> Result<Served<Vec<String>>, Fault> {
-        let seen = server.seen();
-        let can = seen.is_some_and(|seen| seen.about.capabilities.get("completions").is_some());
+        partial: CompletionQuery<'_>,
+    ) -> Result<SourceResult<Vec<String>>, Fault> {
+        let seen = server.catalog();
+        let can =
+            seen.is_some_and(|seen| seen.description.capabilities.get("completions").is_some());
         if !can {
-            return Ok(Served::Ours(Vec::new()));
+            return Ok(SourceResult::Local(Vec::new()));
         }
         let mut params =
             json!({"ref": of, "argument": {"name": partial.argument, "value": partial.value}});
@@ -346,11 +368,11 @@ impl Gateway {
         }
         let call = Call::new(permit.clone());
         let completed = self
-            .ask(&call, server, "completion/complete", &raw(&params))
+            .send_read_request(&call, server, "completion/complete", &to_raw(&params))
             .await?;
         match completed {
-            Given::Here(result) => Ok(Served::Relayed(result)),
-            Given::Long(_) => Ok(Served::Ours(Vec::new())),
+            RelayedResult::InMemory(result) => Ok(SourceResult::Relayed(result)),
+            RelayedResult::Long(_) => Ok(SourceResult::Local(Vec::new())),
         }
     }
 }

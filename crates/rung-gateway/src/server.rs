@@ -1,11 +1,11 @@
-//! One server behind the door: what is known of it, and those of it that run.
+//! One downstream server: its catalog and its running instances.
 //!
-//! Owns: when one is started, for whom, how long it stays, and what it was seen to offer. Refuses to know: who may see it. Each
-//! server has its own locks; one that hangs holds up nobody who asks another.
+//! Owns: when an instance is started, for which callers, when it is stopped, and the server's catalog. Refuses to know: which
+//! callers may see it. Each server has its own locks, so one that hangs does not delay calls of another.
 
 mod fault;
 mod instance;
-mod look;
+mod listing;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,115 +17,114 @@ use parking_lot::{Mutex, RwLock};
 use rung_auth::Permit;
 use rung_fault::{Code, Fault};
 use rung_mcp::Capabilities;
-use rung_mcp::connect::{Agreement, Connection, Options, Target};
-use rung_tool::{Ask, Call, Change};
+use rung_mcp::connect::{Handshake, Options, ServerConnection, ServerTarget};
+use rung_tool::{Call, Change, QuestionKind};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::auth::{Auth, SignIn};
-use crate::catalogue::Catalogue;
+use crate::auth::{AuthRequirement, SignIn};
+use crate::catalog::Catalog;
+use crate::catalog_store::CatalogStore;
 use crate::config::Sharing;
-use crate::definition::{Definition, Withheld};
+use crate::definition::{ServerDefinition, WithheldReason};
 use crate::direct::Surface;
-use crate::seen::Seen;
-pub(crate) use instance::InUse;
-use instance::{Instance, Whose};
-use look::Ear;
+pub(crate) use instance::InstanceLease;
+use instance::{InstanceScope, ServerInstance};
+use listing::ListChangeListener;
 
-/// What all servers have in common.
-pub(crate) struct Common {
-    pub(crate) catalogue: Catalogue,
-    /// Where it is told that something else is offered now.
-    pub(crate) changes: rung_tool::Changes,
-    /// How long a server may take to start.
-    pub(crate) opening: Duration,
-    /// How servers are shown.
+/// State and settings shared by all servers.
+pub(crate) struct ServerContext {
+    pub(crate) catalogs: CatalogStore,
+    /// Channel on which list changes are announced.
+    pub(crate) changes: rung_tool::ChangeSender,
+    /// Start timeout of a server.
+    pub(crate) start_timeout: Duration,
     pub(crate) surface: Surface,
-    /// Grows whenever something else is known of any server.
+    /// Incremented whenever a catalog or the configuration changes.
     pub(crate) generation: AtomicU64,
 }
 
-impl Common {
-    /// Tells that all lists may be others. Ours are never: how theirs are called is not in them.
-    pub(crate) fn tell_all(&self) {
+impl ServerContext {
+    /// Announces that lists may have changed. On the meta surface the tool list contains no downstream tools and stays the same.
+    pub(crate) fn announce_list_changes(&self) {
         if self.surface == Surface::Direct {
-            self.changes.tell(Change::Tools);
+            self.changes.send(Change::Tools);
         }
-        self.changes.tell(Change::Resources);
-        self.changes.tell(Change::Prompts);
+        self.changes.send(Change::Resources);
+        self.changes.send(Change::Prompts);
     }
 }
 
-/// Where a server is written, which may change while it runs.
+/// Settings of a server's entry that can be edited while the server runs.
 #[derive(Debug, Clone)]
-pub(crate) struct Written {
-    /// Whether it is started with the gateway.
+pub(crate) struct ConfigSource {
+    /// True if the server starts with the gateway.
     pub(crate) eager: bool,
-    /// Who says so.
+    /// `project`, `user`, `custom` or `settings`.
     pub(crate) origin: &'static str,
     pub(crate) file: Option<PathBuf>,
     pub(crate) sign_in: SignIn,
-    /// Whether an edit of it waits for approval.
-    pub(crate) edit_waits: bool,
+    /// True if an edit of the entry waits for approval.
+    pub(crate) has_pending_edit: bool,
 }
 
-impl Written {
-    fn of(definition: &Definition) -> Self {
+impl ConfigSource {
+    fn from_definition(definition: &ServerDefinition) -> Self {
         Self {
             eager: definition.eager,
             origin: definition.origin,
             file: definition.file.clone(),
             sign_in: definition.sign_in.clone(),
-            edit_waits: definition.edit_waits,
+            has_pending_edit: definition.has_pending_edit,
         }
     }
 
-    /// When it is started.
-    pub(crate) fn start(&self) -> &'static str {
+    /// Returns `eager` or `lazy`.
+    pub(crate) fn startup_policy(&self) -> &'static str {
         if self.eager { "eager" } else { "lazy" }
     }
 }
 
-/// One server behind the door.
+/// One downstream server.
 pub(crate) struct Server {
-    pub(crate) definition: Definition,
-    written: RwLock<Written>,
-    common: Arc<Common>,
-    seen: RwLock<Option<Arc<Seen>>>,
-    instances: Mutex<HashMap<Whose, Arc<Instance>>>,
-    /// Held while its lists are read.
-    looking: tokio::sync::Mutex<()>,
-    trouble: Mutex<Option<Trouble>>,
-    /// Another server has its name now.
+    pub(crate) definition: ServerDefinition,
+    config_source: RwLock<ConfigSource>,
+    context: Arc<ServerContext>,
+    catalog: RwLock<Option<Arc<Catalog>>>,
+    instances: Mutex<HashMap<InstanceScope, Arc<ServerInstance>>>,
+    /// Held while the lists are read.
+    listing_lock: tokio::sync::Mutex<()>,
+    last_error: Mutex<Option<LastError>>,
+    /// True once another server has its name.
     retired: AtomicBool,
-    /// Since when it is queued or started to be listed in the background, while it is.
+    /// Start of the background listing that is queued or running.
     listing: watch::Sender<Option<Instant>>,
-    /// Starts of it that are under way.
+    /// Number of starts in progress.
     starting: AtomicUsize,
 }
 
-/// How it last failed.
+/// The last failure of a server.
 #[derive(Debug, Clone)]
-pub(crate) struct Trouble {
-    pub(crate) why: String,
+pub(crate) struct LastError {
+    pub(crate) message: String,
     pub(crate) at_ms: u64,
-    /// What it wants, where that is a credential.
-    pub(crate) auth: Option<Auth>,
+    /// The credentials that the server asked for.
+    pub(crate) auth: Option<AuthRequirement>,
 }
 
-/// How a server is, in one word.
+/// State of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum ServerStatus {
     Online,
-    /// It is started when it is first needed.
+    /// Starts when it is first needed.
     Lazy,
-    /// It could not be started, or broke.
+    /// Did not start, or failed later.
     Failed,
-    /// It is listed and not started.
+    /// Listed, but never started.
     Withheld,
 }
 
-impl Status {
+impl ServerStatus {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Online => "online",
@@ -137,15 +136,15 @@ impl Status {
 }
 
 impl Server {
-    pub(crate) fn new(definition: Definition, common: Arc<Common>) -> Arc<Self> {
+    pub(crate) fn new(definition: ServerDefinition, common: Arc<ServerContext>) -> Arc<Self> {
         Arc::new(Self {
-            written: RwLock::new(Written::of(&definition)),
+            config_source: RwLock::new(ConfigSource::from_definition(&definition)),
             definition,
-            common,
-            seen: RwLock::default(),
+            context: common,
+            catalog: RwLock::default(),
             instances: Mutex::default(),
-            looking: tokio::sync::Mutex::default(),
-            trouble: Mutex::default(),
+            listing_lock: tokio::sync::Mutex::default(),
+            last_error: Mutex::default(),
             retired: AtomicBool::new(false),
             listing: watch::Sender::new(None),
             starting: AtomicUsize::new(0),
@@ -156,161 +155,167 @@ impl Server {
         &self.definition.name
     }
 
-    /// The file that its entry is in. Paths of this machine are for the local process alone.
-    pub(crate) fn file_for(&self, permit: &Permit) -> Option<String> {
-        let file = self.written().file.filter(|_| permit.is_local());
+    /// Returns the file of its entry. Only the local process learns file paths.
+    pub(crate) fn config_file_for(&self, permit: &Permit) -> Option<String> {
+        let file = self.config_source().file.filter(|_| permit.is_local());
         file.map(|file| file.display().to_string())
     }
 
-    /// Where it is written now.
-    pub(crate) fn written(&self) -> Written {
-        self.written.read().clone()
+    /// Returns the current settings of its entry.
+    pub(crate) fn config_source(&self) -> ConfigSource {
+        self.config_source.read().clone()
     }
 
-    /// It is written elsewhere, or to be started otherwise; what it is has not changed.
-    pub(crate) fn rewrite(&self, definition: &Definition) {
-        *self.written.write() = Written::of(definition);
+    /// Replaces the settings of its entry. Must not be used where the server itself changed.
+    pub(crate) fn set_config_source(&self, definition: &ServerDefinition) {
+        *self.config_source.write() = ConfigSource::from_definition(definition);
     }
 
-    /// What it was last seen to offer.
-    pub(crate) fn seen(&self) -> Option<Arc<Seen>> {
-        if let Some(seen) = &*self.seen.read() {
+    /// Returns the catalog, read from disk if it is not in memory.
+    pub(crate) fn catalog(&self) -> Option<Arc<Catalog>> {
+        if let Some(seen) = &*self.catalog.read() {
             return Some(seen.clone());
         }
-        let kept = self.common.catalogue.read(&self.definition)?;
-        let mut slot = self.seen.write();
+        let kept = self.context.catalogs.read(&self.definition)?;
+        let mut slot = self.catalog.write();
         Some(slot.get_or_insert_with(|| Arc::new(kept)).clone())
     }
 
-    /// Tokens of all its definitions, counted where they were not, and kept.
+    /// Returns the tokens of all tool definitions. Missing counts are made and stored.
     pub(crate) fn definition_tokens(&self, count: fn(&str) -> usize) -> Option<u64> {
-        let seen = self.seen()?;
-        let counted = seen.tools.iter().all(|known| known.is_counted());
+        let seen = self.catalog()?;
+        let counted = seen.tools.iter().all(|known| known.has_token_count());
         let tokens = seen.tools.iter().map(|known| known.tokens(count));
         let tokens = tokens.map(u64::from).sum();
         if !counted {
             let _counted_again_where_it_cannot_be_kept =
-                self.common.catalogue.put(&self.definition, &seen, None);
+                self.context.catalogs.put(&self.definition, &seen, None);
         }
         Some(tokens)
     }
 
-    pub(crate) fn status(&self) -> Status {
-        self.notice_end();
+    pub(crate) fn status(&self) -> ServerStatus {
+        self.detect_exit();
         if self.definition.withheld.is_some() {
-            Status::Withheld
+            ServerStatus::Withheld
         } else if self.is_online() {
-            Status::Online
-        } else if self.trouble.lock().is_some() {
-            Status::Failed
+            ServerStatus::Online
+        } else if self.last_error.lock().is_some() {
+            ServerStatus::Failed
         } else {
-            Status::Lazy
+            ServerStatus::Lazy
         }
     }
 
-    /// Notes that one has ended by itself while nobody called it. At an address nobody ends.
-    fn notice_end(&self) {
-        if !matches!(self.definition.target, Target::Command(_)) {
+    /// Records the exit of a process that was not stopped by the gateway. Servers over HTTP have no process.
+    fn detect_exit(&self) {
+        if !matches!(self.definition.target, ServerTarget::Command(_)) {
             return;
         }
         let instances = self.instances.lock();
-        let ended = instances
-            .values()
-            .any(|instance| !instance.is_open() && instance.runs.swap(false, Ordering::AcqRel));
+        let ended = instances.values().any(|instance| {
+            !instance.is_open() && instance.was_running.swap(false, Ordering::AcqRel)
+        });
         drop(instances);
         if ended {
-            let mut trouble = self.trouble.lock();
-            // Whoever called it then knows more.
-            trouble.get_or_insert_with(|| Trouble {
-                why: format!("{} ended by itself; the next call starts it", self.name()),
+            let mut trouble = self.last_error.lock();
+            // An error recorded by a call is more specific.
+            trouble.get_or_insert_with(|| LastError {
+                message: format!("{} exited; the next call starts it again", self.name()),
                 at_ms: crate::now_ms(),
                 auth: None,
             });
         }
     }
 
-    /// How it is, for whoever runs it.
-    pub(crate) fn how(&self) -> String {
+    /// Returns the state as text for the operator.
+    pub(crate) fn status_text(&self) -> String {
         match &self.definition.withheld {
-            Some(Withheld::Untrusted) => {
+            Some(WithheldReason::Untrusted) => {
                 format!("not approved: rung gateway trust {}", self.name())
             }
-            Some(Withheld::Missing(variables)) => format!("not set: {}", variables.join(", ")),
-            Some(Withheld::Unusable(why)) => why.clone(),
-            None if self.written().edit_waits => {
-                format!("an edit waits: rung gateway trust {}", self.name())
+            Some(WithheldReason::UntrustedSettings) => "not approved: rung config trust".to_owned(),
+            Some(WithheldReason::MissingVariables(variables)) => {
+                format!("not set: {}", variables.join(", "))
+            }
+            Some(WithheldReason::Unusable(why)) => why.clone(),
+            None if self.config_source().has_pending_edit => {
+                format!(
+                    "an edit waits for approval: rung gateway trust {}",
+                    self.name()
+                )
             }
             None => self.status().name().to_owned(),
         }
     }
 
-    /// Whether one is connected and lists what it has. What an earlier process listed stands in for a list that is under way, but
-    /// not for one that failed or that does not come.
+    /// Returns true if an instance is connected and has listed. A stored catalog stands in for a listing in progress, but not for
+    /// one that failed or takes too long.
     pub(crate) fn is_online(&self) -> bool {
-        let known = self.seen().is_some() && self.trouble.lock().is_none();
+        let known = self.catalog().is_some() && self.last_error.lock().is_none();
         let instances = self.instances.lock();
         let mut instances = instances.values();
         instances.any(|instance| {
-            !instance.hangs() && (instance.has_listed() || known && instance.is_open())
+            !instance.is_listing_slow() && (instance.has_listed() || known && instance.is_open())
         })
     }
 
-    pub(crate) fn agreement(&self) -> Option<Agreement> {
+    pub(crate) fn agreement(&self) -> Option<Handshake> {
         let instances = self.instances.lock();
         instances
             .values()
-            .find_map(|instance| instance.connection.agreement())
+            .find_map(|instance| instance.connection.handshake())
     }
 
-    pub(crate) fn running(&self) -> usize {
+    pub(crate) fn running_count(&self) -> usize {
         let instances = self.instances.lock();
         let running = instances.values();
         running.filter(|instance| instance.is_open()).count()
     }
 
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
-        self.trouble.lock().clone()
+    pub(crate) fn last_error(&self) -> Option<LastError> {
+        self.last_error.lock().clone()
     }
 
-    /// The last it said beside the protocol.
-    pub(crate) fn last_words(&self) -> String {
+    /// Returns the last lines of stderr.
+    pub(crate) fn stderr_tail(&self) -> String {
         let instances = self.instances.lock();
         let mut words = instances
             .values()
-            .map(|instance| instance.connection.last_words());
+            .map(|instance| instance.connection.stderr_tail());
         words.find(|words| !words.is_empty()).unwrap_or_default()
     }
 
-    /// One for this caller, started if need be, whose lists have been read at least once in its life.
-    pub(crate) async fn open(self: &Arc<Self>, call: &Call) -> Result<InUse, Fault> {
-        let whose = Whose::of(
+    /// Returns the caller's instance, started if necessary. The server's lists have been read at least once.
+    pub(crate) async fn open(self: &Arc<Self>, call: &Call) -> Result<InstanceLease, Fault> {
+        let whose = InstanceScope::new(
             self.definition.sharing,
             &call.permit,
             call.peer.conversation(),
         );
-        let can = if whose == Whose::Everybody {
-            // Whose folders they are would depend on who came first.
+        let can = if whose == InstanceScope::Shared {
+            // A shared server never receives a client's roots: they would be those of the first caller.
             Capabilities {
                 roots: false,
                 ..Capabilities::ALL
             }
         } else {
-            let can = |ask| call.peer.can(ask);
+            let can = |ask| call.peer.can_answer(ask);
             Capabilities {
-                form: can(Ask::Form),
-                visit: can(Ask::Visit),
-                sample: can(Ask::Sample),
-                roots: can(Ask::Roots),
+                form_elicitation: can(QuestionKind::Form),
+                url_elicitation: can(QuestionKind::Visit),
+                sampling: can(QuestionKind::Sample),
+                roots: can(QuestionKind::Roots),
                 tasks: true,
             }
         };
         self.open_for(whose, can, &call.permit).await
     }
 
-    /// Reserves the background listing of this server: `false` where one is queued or under way, or failed a moment ago.
+    /// Reserves the background listing of this server. Returns false if one is queued or running, or failed less than 30 s ago.
     pub(crate) fn reserve_listing(&self) -> bool {
         const AGAIN_MS: u64 = 30_000;
-        let failed = self.trouble.lock().as_ref().map(|trouble| trouble.at_ms);
+        let failed = self.last_error.lock().as_ref().map(|trouble| trouble.at_ms);
         let lately = failed.is_some_and(|at_ms| at_ms + AGAIN_MS > crate::now_ms());
         !lately
             && self.listing.send_if_modified(|since| {
@@ -320,49 +325,49 @@ impl Server {
             })
     }
 
-    /// Starts one to list what it offers, for a caller who has reserved that. It is stopped again unless it is to run with the gateway
-    /// or is called meanwhile.
+    /// Starts an instance and lists what it offers; `reserve_listing` must have returned true. The instance is stopped again
+    /// unless the server is eager or was called meanwhile.
     pub(crate) async fn list_reserved(self: &Arc<Self>) {
         let can = Capabilities {
             roots: false,
             ..Capabilities::ALL
         };
         if self.definition.withheld.is_none() {
-            let instance = self.instance(Whose::Everybody, can);
-            // What goes wrong is noted.
+            let instance = self.acquire_instance(InstanceScope::Shared, can);
+            // Failures are recorded in `last_error`.
             if self.make_ready(&instance).await.is_ok() && !self.is_shared() {
-                let _as_good_as_it_gets = self.look(&instance).await;
+                let _as_good_as_it_gets = self.refresh_catalog(&instance).await;
             }
             self.stop_unless_used(instance).await;
         }
         self.listing.send_replace(None);
     }
 
-    /// Since when a background listing is queued or under way.
+    /// Returns the start of the background listing that is queued or running.
     pub(crate) fn listing_since(&self) -> Option<Instant> {
         *self.listing.borrow()
     }
 
-    /// Waits until no background listing is queued or under way.
-    pub(crate) async fn listed(&self) {
+    /// Waits until no background listing is queued or running.
+    pub(crate) async fn wait_for_listing(&self) {
         let mut listing = self.listing.subscribe();
         // The sender lives as long as this server.
         let _gone = listing.wait_for(Option::is_none).await;
     }
 
-    async fn stop_unless_used(&self, used: InUse) {
-        let stays = self.written().eager;
+    async fn stop_unless_used(&self, used: InstanceLease) {
+        let stays = self.config_source().eager;
         let instance = used.instance.clone();
         let unused = {
             let mut instances = self.instances.lock();
-            // Each use is counted under this lock: the only one left is our own.
-            let only_ours = instance.busy.load(Ordering::Acquire) == 1
-                && instance.watched.lock().is_empty()
-                && !instance.is_called.load(Ordering::Acquire);
-            // No caller is served by this instance of a server that is not shared.
+            // Uses are counted under this lock: a count of one is this use.
+            let only_ours = instance.use_count.load(Ordering::Acquire) == 1
+                && instance.subscriptions.lock().is_empty()
+                && !instance.used_by_caller.load(Ordering::Acquire);
+            // If the server is not shared, no caller is ever served by this instance.
             let unused = instance.is_open() && (!self.is_shared() || !stays && only_ours);
             if unused {
-                instances.remove(&Whose::Everybody);
+                instances.remove(&InstanceScope::Shared);
             }
             unused
         };
@@ -374,56 +379,56 @@ impl Server {
 
     async fn open_for(
         self: &Arc<Self>,
-        whose: Whose,
+        whose: InstanceScope,
         can: Capabilities,
         permit: &Permit,
-    ) -> Result<InUse, Fault> {
+    ) -> Result<InstanceLease, Fault> {
         if let Some(withheld) = &self.definition.withheld {
-            return Err(self.held_back(withheld, permit));
+            return Err(self.withheld_fault(withheld, permit));
         }
-        let instance = self.instance(whose, can);
-        instance.is_called.store(true, Ordering::Release);
+        let instance = self.acquire_instance(whose, can);
+        instance.used_by_caller.store(true, Ordering::Release);
         self.make_ready(&instance).await?;
         Ok(instance)
     }
 
-    /// Starts one if need be, and has it list what it offers where that is not known.
-    async fn make_ready(self: &Arc<Self>, instance: &InUse) -> Result<(), Fault> {
-        let said = if let Some((_, said)) = instance.connection.opened_with() {
+    /// Starts the instance if necessary, and lists what it offers if there is no catalog.
+    async fn make_ready(self: &Arc<Self>, instance: &InstanceLease) -> Result<(), Fault> {
+        let said = if let Some((_, said)) = instance.connection.raw_handshake() {
             said
         } else {
-            self.start(instance.share()).await?.said
+            self.start(instance.share()).await?.raw
         };
-        instance.runs.store(true, Ordering::Release);
-        self.trouble.lock().take();
-        let looked = instance.looked.lock().clone();
+        instance.was_running.store(true, Ordering::Release);
+        self.last_error.lock().take();
+        let looked = instance.listed_session.lock().clone();
         let fresh = !instance.stale.load(Ordering::Acquire)
             && looked.is_some_and(|looked| Arc::ptr_eq(&looked, &said));
         if !fresh {
-            if self.seen().is_some() {
-                // What it offered before is good enough to begin with.
-                self.look_behind(instance.share());
+            if self.catalog().is_some() {
+                // The stored catalog serves until the background listing is done.
+                self.refresh_catalog_in_background(instance.share());
             } else {
-                self.look(instance).await?;
+                self.refresh_catalog(instance).await?;
             }
         }
         Ok(())
     }
 
-    /// Starts one. Whoever stops waiting for that leaves it to others, and how it ends is noted.
-    async fn start(self: &Arc<Self>, instance: InUse) -> Result<Agreement, Fault> {
+    /// Starts the instance in its own task: it goes on when the caller stops waiting, and its failure is recorded.
+    async fn start(self: &Arc<Self>, instance: InstanceLease) -> Result<Handshake, Fault> {
         let me = self.clone();
         let starting = tokio::spawn(async move {
             me.starting.fetch_add(1, Ordering::AcqRel);
             let opened = instance.connection.open().await;
             me.starting.fetch_sub(1, Ordering::AcqRel);
-            // That it did not start because we ended it is no failure of its own.
+            // A start that the gateway itself cut short is not recorded as a failure.
             let ended = instance.closed.load(Ordering::Acquire);
             opened.map_err(|error| {
                 if ended {
                     me.fault(error)
                 } else {
-                    me.failed(&error)
+                    me.record_failure(&error)
                 }
             })
         });
@@ -431,101 +436,109 @@ impl Server {
         starting.await.map_err(ended)?
     }
 
-    /// Whether one is being started just now, or does not list yet what it has.
+    /// Returns true if an instance is starting or has not listed yet.
     pub(crate) fn is_starting(&self) -> bool {
         let instances = self.instances.lock();
         let mut instances = instances.values();
         self.starting.load(Ordering::Acquire) > 0
             || instances
-                .any(|instance| instance.lists_since.lock().is_some() && !instance.has_listed())
+                .any(|instance| instance.listing_since.lock().is_some() && !instance.has_listed())
     }
 
-    fn instance(self: &Arc<Self>, whose: Whose, can: Capabilities) -> InUse {
+    fn acquire_instance(
+        self: &Arc<Self>,
+        whose: InstanceScope,
+        can: Capabilities,
+    ) -> InstanceLease {
         let mut instances = self.instances.lock();
         let instance = instances.entry(whose).or_insert_with(|| {
-            let ear = Ear {
+            let ear = ListChangeListener {
                 server: Arc::downgrade(self),
                 can,
             };
             let options = Options {
-                opening: self.common.opening,
+                open_timeout: self.context.start_timeout,
                 era: self.definition.era,
                 ..Options::new(self.name().clone())
             };
-            Arc::new(Instance {
-                connection: Connection::new(self.definition.target.clone(), options, Arc::new(ear)),
-                busy: AtomicUsize::new(0),
-                used: Mutex::new(Instant::now()),
-                watched: Mutex::default(),
-                looked: Mutex::default(),
+            Arc::new(ServerInstance {
+                connection: ServerConnection::new(
+                    self.definition.target.clone(),
+                    options,
+                    Arc::new(ear),
+                ),
+                use_count: AtomicUsize::new(0),
+                last_used: Mutex::new(Instant::now()),
+                subscriptions: Mutex::default(),
+                listed_session: Mutex::default(),
                 stale: AtomicBool::new(false),
-                lists_since: Mutex::default(),
-                is_called: AtomicBool::new(false),
-                runs: AtomicBool::new(false),
+                listing_since: Mutex::default(),
+                used_by_caller: AtomicBool::new(false),
+                was_running: AtomicBool::new(false),
                 closed: AtomicBool::new(false),
-                looks: Mutex::default(),
-                logs_from: Mutex::default(),
+                background_listings: Mutex::default(),
+                log_level: Mutex::default(),
             })
         });
-        // Counted before anybody else can look whether it is used.
-        instance.busy.fetch_add(1, Ordering::AcqRel);
-        InUse {
+        // Counted under the lock, before other code can see the instance as unused.
+        instance.use_count.fetch_add(1, Ordering::AcqRel);
+        InstanceLease {
             server: self.clone(),
             instance: instance.clone(),
         }
     }
 
-    /// Whether one of it is everybody's.
+    /// Returns true if one instance serves all callers.
     pub(crate) fn is_shared(&self) -> bool {
         self.definition.sharing == Sharing::Shared
     }
 
-    /// Ends the one that a caller would be served by.
+    /// Stops the instance that serves the caller.
     pub(crate) async fn close_for(&self, call: &Call) {
-        let whose = Whose::of(
+        let whose = InstanceScope::new(
             self.definition.sharing,
             &call.permit,
             call.peer.conversation(),
         );
-        self.trouble.lock().take();
-        self.close_one(&whose).await;
+        self.last_error.lock().take();
+        self.close_instance(&whose).await;
     }
 
-    async fn close_one(&self, whose: &Whose) {
+    async fn close_instance(&self, whose: &InstanceScope) {
         let instance = self.instances.lock().remove(whose);
         if let Some(instance) = instance {
             instance.close().await;
         }
     }
 
-    /// Ends those that run, of everybody. They are started again when they are needed.
+    /// Stops the instances of all callers. They start again when needed.
     pub(crate) async fn close(&self) {
         let instances: Vec<_> = self.instances.lock().drain().collect();
-        self.trouble.lock().take();
+        self.last_error.lock().take();
         for (_, instance) in instances {
             instance.close().await;
         }
     }
 
-    /// Another server has its name: what is under way here is finished, and what is idle ends now.
+    /// Marks the server as replaced. Active calls are finished; idle instances stop now.
     pub(crate) fn retire(self: &Arc<Self>) {
         self.retired.store(true, Ordering::Release);
         let instances: Vec<_> = self.instances.lock().values().cloned().collect();
         for instance in instances {
-            if instance.busy.load(Ordering::Acquire) == 0 {
-                self.end(&instance);
+            if instance.use_count.load(Ordering::Acquire) == 0 {
+                self.stop_in_background(&instance);
             }
         }
     }
 
-    /// Stops those that nobody has used for so long, and those whose conversation is over.
+    /// Stops instances that were unused for `idle`, and those whose conversation is over.
     pub(crate) fn sweep(&self, idle: Duration) {
         let idle_since = Instant::now().checked_sub(idle);
-        let unused = |whose: &Whose, instance: &Instance| {
-            let busy = instance.busy.load(Ordering::Acquire) > 0;
-            let watched = !instance.watched.lock().is_empty();
-            let idle = idle_since.is_some_and(|since| *instance.used.lock() < since);
-            !busy && (!whose.lives() || idle && !watched)
+        let unused = |whose: &InstanceScope, instance: &ServerInstance| {
+            let busy = instance.use_count.load(Ordering::Acquire) > 0;
+            let watched = !instance.subscriptions.lock().is_empty();
+            let idle = idle_since.is_some_and(|since| *instance.last_used.lock() < since);
+            !busy && (!whose.is_alive() || idle && !watched)
         };
         let mut ended = Vec::new();
         self.instances.lock().retain(|whose, instance| {
@@ -536,11 +549,11 @@ impl Server {
             !unused
         });
         for instance in ended {
-            self.end(&instance);
+            self.stop_in_background(&instance);
         }
     }
 
-    fn end(&self, instance: &Arc<Instance>) {
+    fn stop_in_background(&self, instance: &Arc<ServerInstance>) {
         tracing::info!(server = %self.name(), "stopped");
         let instance = instance.clone();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

@@ -1,45 +1,45 @@
-//! Tasks that calls became, at the servers that do them: which there are, and whose.
+//! Tasks at downstream servers that calls have become, each with its owner.
 //!
-//! A server's own list is never shown: it may hold the tasks of others.
+//! A server's own task list is never shown: it may contain tasks of other callers.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rung_mcp::connect::{Begun, Error, How};
+use rung_mcp::connect::{Error, RequestOptions, StartedCall};
 use rung_tool::Call;
 
-use crate::calls::Owner;
+use crate::calls::CallOwner;
 use crate::gateway::Gateway;
-use crate::invoke::{Called, Outcome};
-use crate::server::{InUse, Server};
+use crate::invoke::{InvokeOutcome, ResolvedInvocation};
+use crate::server::{InstanceLease, Server};
 
-/// Tasks that are remembered, in all and of one server.
+/// Bounds of the registry: tasks in all, and tasks of one server.
 const MAX_TASKS: usize = 1_000;
-const MAX_OF_SERVER: usize = 100;
-/// A task that was over or unheard of for so long is forgotten.
-const KEPT_MS: u64 = 24 * 60 * 60 * 1_000;
+const MAX_TASKS_PER_SERVER: usize = 100;
+/// Tasks are removed this long after they began.
+const RETENTION_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// A task at a server.
+/// A task at a downstream server.
 #[derive(Clone)]
-pub(crate) struct Task {
+pub(crate) struct DownstreamTask {
     pub(crate) id: String,
     pub(crate) server: Arc<Server>,
-    /// The one that does it; it is not stopped meanwhile.
-    pub(crate) instance: Arc<InUse>,
-    pub(crate) owner: Owner,
+    /// The instance that runs the task; it is not stopped while this is held.
+    pub(crate) instance: Arc<InstanceLease>,
+    pub(crate) owner: CallOwner,
     pub(crate) tool_id: String,
-    pub(crate) begun_ms: u64,
-    /// What was last said of it, as it came.
+    pub(crate) created_ms: u64,
+    /// The server's last description of the task, unchanged.
     pub(crate) state: Arc<str>,
 }
 
-impl Task {
-    /// Whether it is the same task: what one server calls by one name.
-    fn is(&self, other: &Self) -> bool {
-        self.id == other.id && self.instance.is(&other.instance)
+impl DownstreamTask {
+    /// Returns true if both are the same task: the same id at the same instance.
+    fn is_same_task(&self, other: &Self) -> bool {
+        self.id == other.id && self.instance.is_same_instance(&other.instance)
     }
 
-    /// Whether it goes on, as far as is known.
+    /// Returns true unless the last known status is final.
     pub(crate) fn is_active(&self) -> bool {
         let status = self.status();
         !matches!(
@@ -48,33 +48,34 @@ impl Task {
         )
     }
 
-    /// How it was when it was last heard of.
+    /// Returns the last known status.
     pub(crate) fn status(&self) -> Option<String> {
         let state: serde_json::Value = serde_json::from_str(&self.state).ok()?;
         state["status"].as_str().map(str::to_owned)
     }
 }
 
-/// All tasks that are remembered. Two servers of one name, for two clients, may call theirs the same.
+/// All known tasks. Two instances of one server may use the same id for different tasks.
 #[derive(Default)]
-pub(crate) struct Tasks(Mutex<Vec<Task>>);
+pub(crate) struct TaskRegistry(Mutex<Vec<DownstreamTask>>);
 
-impl Tasks {
-    pub(crate) fn add(&self, task: Task) {
+impl TaskRegistry {
+    pub(crate) fn add(&self, task: DownstreamTask) {
         let mut tasks = self.0.lock();
-        // What one that was started anew calls so is this one from now on.
-        tasks.retain(|other| !other.is(&task));
+        // A restarted server may reuse an id: the new task replaces the old one.
+        tasks.retain(|other| !other.is_same_task(&task));
         let name = task.server.name();
-        let of_server = |other: &Task| other.server.name() == name;
+        let of_server = |other: &DownstreamTask| other.server.name() == name;
         loop {
             let all = tasks.len() >= MAX_TASKS;
-            if !all && tasks.iter().filter(|other| of_server(other)).count() < MAX_OF_SERVER {
+            if !all && tasks.iter().filter(|other| of_server(other)).count() < MAX_TASKS_PER_SERVER
+            {
                 break;
             }
-            // Those that are over go first, and of those the oldest.
+            // Completed tasks are removed first, the oldest of them first.
             let candidates = tasks.iter().enumerate();
             let candidates = candidates.filter(|(_, other)| all || of_server(other));
-            let oldest = candidates.min_by_key(|(_, other)| (other.is_active(), other.begun_ms));
+            let oldest = candidates.min_by_key(|(_, other)| (other.is_active(), other.created_ms));
             let Some((at, _)) = oldest else {
                 break;
             };
@@ -83,16 +84,21 @@ impl Tasks {
         tasks.push(task);
     }
 
-    /// Notes what was said of a task.
-    pub(crate) fn note(&self, task: &Task, state: &str) {
+    /// Stores the server's new description of a task.
+    pub(crate) fn update_state(&self, task: &DownstreamTask, state: &str) {
         let mut tasks = self.0.lock();
-        if let Some(noted) = tasks.iter_mut().find(|other| other.is(task)) {
+        if let Some(noted) = tasks.iter_mut().find(|other| other.is_same_task(task)) {
             noted.state = state.into();
         }
     }
 
-    /// The task that its owner knows by this name: the newest, where several are called so.
-    pub(crate) fn get(&self, server: &Arc<str>, id: &str, owner: &Owner) -> Option<Task> {
+    /// Returns the owner's task with this id, the newest if there are several.
+    pub(crate) fn get(
+        &self,
+        server: &Arc<str>,
+        id: &str,
+        owner: &CallOwner,
+    ) -> Option<DownstreamTask> {
         let tasks = self.0.lock();
         let mut newest = tasks.iter().rev();
         let found = newest
@@ -100,60 +106,61 @@ impl Tasks {
         found.cloned()
     }
 
-    /// Those that `wanted` wants, the oldest first.
-    pub(crate) fn list(&self, wanted: impl Fn(&Task) -> bool) -> Vec<Task> {
+    /// Returns the tasks that `wanted` accepts, oldest first.
+    pub(crate) fn list(&self, wanted: impl Fn(&DownstreamTask) -> bool) -> Vec<DownstreamTask> {
         let tasks = self.0.lock();
-        let mut all: Vec<Task> = tasks.iter().filter(|task| wanted(task)).cloned().collect();
+        let mut all: Vec<DownstreamTask> =
+            tasks.iter().filter(|task| wanted(task)).cloned().collect();
         drop(tasks);
-        all.sort_by(|a, b| (a.begun_ms, &a.id).cmp(&(b.begun_ms, &b.id)));
+        all.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
         all
     }
 
-    pub(crate) fn remove(&self, task: &Task) {
-        self.0.lock().retain(|other| !other.is(task));
+    pub(crate) fn remove(&self, task: &DownstreamTask) {
+        self.0.lock().retain(|other| !other.is_same_task(task));
     }
 
-    /// Forgets what nobody will come back for.
+    /// Removes expired tasks and those whose owning conversation is over.
     pub(crate) fn sweep(&self) {
-        let over_ms = crate::now_ms().saturating_sub(KEPT_MS);
+        let over_ms = crate::now_ms().saturating_sub(RETENTION_MS);
         self.0.lock().retain(|task| {
             let gone = match &task.owner {
-                Owner::Conversation(conversation) => !conversation.is_alive(),
-                Owner::Client(..) => false,
+                CallOwner::Conversation(conversation) => !conversation.is_alive(),
+                CallOwner::Client(..) => false,
             };
-            task.begun_ms > over_ms && !gone
+            task.created_ms > over_ms && !gone
         });
     }
 }
 
 impl Gateway {
-    /// Calls a tool that is to go on as a task, and notes whose it is.
+    /// Calls a tool as a task and registers the task for its owner.
     pub(crate) async fn begin_task(
         &self,
         call: &Call,
-        called: &Called<'_>,
-        instance: InUse,
+        called: &ResolvedInvocation<'_>,
+        instance: InstanceLease,
         ttl_ms: Option<u64>,
-        how: How,
-    ) -> Result<Outcome, Error> {
+        how: RequestOptions,
+    ) -> Result<InvokeOutcome, Error> {
         let tool = &called.tool.tool;
         let connection = &instance.connection;
         let begun = connection
-            .begin(tool, called.order.arguments, ttl_ms, how)
+            .start_call(tool, called.invocation.arguments, ttl_ms, how)
             .await?;
         let begun = match begun {
-            Begun::Done(answer) => return Ok(Outcome::Done(answer)),
-            Begun::Task(task) => task,
+            StartedCall::Completed(answer) => return Ok(InvokeOutcome::Done(answer)),
+            StartedCall::Task(task) => task,
         };
-        self.0.tasks.add(Task {
+        self.0.tasks.add(DownstreamTask {
             id: begun.id,
             server: called.server.clone(),
             instance: Arc::new(instance),
-            owner: Owner::of(call),
+            owner: CallOwner::from_call(call),
             tool_id: format!("{}::{}", called.server.name(), tool.name),
-            begun_ms: crate::now_ms(),
+            created_ms: crate::now_ms(),
             state: begun.state.get().into(),
         });
-        Ok(Outcome::Task(begun.state))
+        Ok(InvokeOutcome::Task(begun.state))
     }
 }

@@ -1,21 +1,21 @@
-//! How well tools are found: real tools of real servers, what somebody would ask for, and judgements of what should come first.
+//! Measures the relevance of tool search: real tools of real servers, typical queries, and judgements of the ideal order.
 //!
-//! The figure is nDCG@5: 1 where the best five tools come in the best order, 0 where none of the five is of use. A query counts
-//! as much as any other. The judgements were written before the search was first asked, and some queries are held out: how
-//! they fare one by one is never looked at when weights, synonyms or stop words are chosen.
+//! The measure is nDCG@5: 1 if the five best tools come in the best order, 0 if none of the five is relevant. All queries
+//! count equally. The judgements were written before the search was first run, and some queries are held out: their
+//! individual results are never inspected when weights, synonyms or stop words are tuned.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use rung_gateway::ranking::{Document, Index};
+use rung_gateway::ranking::{DocumentIndex, IndexedDocument};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// How many hits somebody looks at.
-const SEEN: usize = 5;
+/// Number of hits that are evaluated.
+const TOP_HITS: usize = 5;
 
-/// What the figures may not fall below: 0.03 under what was measured.
+/// Minimum scores: 0.03 below the measured values.
 const FLOOR: f64 = 0.838;
 const FLOOR_HELD_OUT: f64 = 0.874;
 
@@ -43,7 +43,7 @@ fn data(name: &str) -> PathBuf {
     tests.join(name)
 }
 
-/// Every tool with its server, in order of servers.
+/// Returns every tool with its server, ordered by server.
 fn catalogue() -> Vec<(String, Tool)> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(data("catalogue"))
         .unwrap()
@@ -59,19 +59,21 @@ fn catalogue() -> Vec<(String, Tool)> {
     all
 }
 
-fn index(catalogue: &[(String, Tool)]) -> Index {
+fn index(catalogue: &[(String, Tool)]) -> DocumentIndex {
     let arguments: Vec<Vec<(&str, &str)>> = catalogue
         .iter()
         .map(|(_, tool)| arguments(&tool.input_schema))
         .collect();
     let documents = catalogue.iter().zip(&arguments);
-    Index::of(documents.map(|((server, tool), arguments)| Document {
-        server,
-        name: &tool.name,
-        title: &tool.title,
-        description: &tool.description,
-        arguments,
-    }))
+    DocumentIndex::build(
+        documents.map(|((server, tool), arguments)| IndexedDocument {
+            server,
+            name: &tool.name,
+            title: &tool.title,
+            description: &tool.description,
+            arguments,
+        }),
+    )
 }
 
 fn arguments(schema: &Map<String, Value>) -> Vec<(&str, &str)> {
@@ -108,10 +110,10 @@ fn queries() -> Vec<Query> {
     queries
 }
 
-/// What five grades in this order are worth.
+/// Returns the discounted gain of the first five grades.
 fn gain(grades: impl IntoIterator<Item = i32>) -> f64 {
     (2..)
-        .zip(grades.into_iter().take(SEEN))
+        .zip(grades.into_iter().take(TOP_HITS))
         .map(|(place, grade)| (f64::from(grade).exp2() - 1.0) / f64::from(place).log2())
         .sum()
 }
@@ -123,8 +125,8 @@ fn ndcg(query: &Query, found: &[String]) -> f64 {
     gain(found.iter().map(grade)) / gain(best)
 }
 
-/// The plainest thing that could be done: tools that have every word somewhere in their texts, by name.
-fn plain(catalogue: &[(String, Tool)], query: &str) -> Vec<String> {
+/// The baseline: tools that contain every word of the query, sorted by name.
+fn substring_search(catalogue: &[(String, Tool)], query: &str) -> Vec<String> {
     let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
     let mut found: Vec<(&str, &str)> = Vec::new();
     for (server, tool) in catalogue {
@@ -138,7 +140,7 @@ fn plain(catalogue: &[(String, Tool)], query: &str) -> Vec<String> {
         }
     }
     found.sort_unstable();
-    let names = found.iter().take(SEEN);
+    let names = found.iter().take(TOP_HITS);
     names
         .map(|(name, server)| format!("{server}::{name}"))
         .collect()
@@ -164,7 +166,7 @@ fn what_is_judged_is_in_the_catalogue() {
     }
 }
 
-/// With `RELEVANCE_QUERIES` set, also says how each query that is not held out fared.
+/// With `RELEVANCE_QUERIES` set, also prints the score of each query that is not held out.
 #[test]
 fn relevance_of_real_tools() {
     let catalogue = catalogue();
@@ -172,7 +174,7 @@ fn relevance_of_real_tools() {
     let said = std::env::var_os("RELEVANCE_QUERIES").is_some();
     let [mut seen, mut held, mut seen_plain, mut held_plain] = [const { Vec::new() }; 4];
     for query in queries() {
-        let found = index.search(&query.text, |_| true, SEEN);
+        let found = index.search(&query.text, |_| true, TOP_HITS);
         let found: Vec<String> = found
             .hits
             .iter()
@@ -180,7 +182,7 @@ fn relevance_of_real_tools() {
             .map(|(server, tool)| format!("{server}::{}", tool.name))
             .collect();
         let figure = ndcg(&query, &found);
-        let plainly = ndcg(&query, &plain(&catalogue, &query.text));
+        let plainly = ndcg(&query, &substring_search(&catalogue, &query.text));
         if query.held_out {
             held.push(figure);
             held_plain.push(plainly);
@@ -193,7 +195,7 @@ fn relevance_of_real_tools() {
         }
     }
     println!(
-        "nDCG@{SEEN} over {} tools: {:.3} on {} queries, {:.3} on {} held out; substrings by name: {:.3}, {:.3}",
+        "nDCG@{TOP_HITS} over {} tools: {:.3} on {} queries, {:.3} on {} held out; substrings by name: {:.3}, {:.3}",
         catalogue.len(),
         mean(&seen),
         seen.len(),

@@ -1,10 +1,10 @@
-//! The laws of the search for tools, each a property with its own name.
+//! Properties of tool search.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use rung_gateway::ranking::{Document, Found, Index};
+use rung_gateway::ranking::{DocumentIndex, IndexedDocument, SearchResults};
 
-/// A tool, owned.
+/// An owned tool.
 #[derive(Debug, Clone)]
 struct Tool {
     server: String,
@@ -14,7 +14,7 @@ struct Tool {
     arguments: Vec<(String, String)>,
 }
 
-fn index(tools: &[Tool]) -> Index {
+fn index(tools: &[Tool]) -> DocumentIndex {
     let arguments: Vec<Vec<(&str, &str)>> = tools
         .iter()
         .map(|tool| {
@@ -25,7 +25,7 @@ fn index(tools: &[Tool]) -> Index {
         })
         .collect();
     let documents = tools.iter().zip(&arguments);
-    Index::of(documents.map(|(tool, arguments)| Document {
+    DocumentIndex::build(documents.map(|(tool, arguments)| IndexedDocument {
         server: &tool.server,
         name: &tool.name,
         title: &tool.title,
@@ -41,9 +41,9 @@ fn config() -> ProptestConfig {
     }
 }
 
-// === what the laws are tried on ===
+// === generated tools and queries ===
 
-/// Words that meet often, words that nearly meet, and what is no word.
+/// Frequent words, near misses, and non-words.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         8 => prop::sample::select(vec![
@@ -85,7 +85,7 @@ fn tools() -> impl Strategy<Value = Vec<Tool>> {
     prop::collection::vec(tool(), 0..20)
 }
 
-fn numbers(found: &Found) -> Vec<u32> {
+fn numbers(found: &SearchResults) -> Vec<u32> {
     found.hits.iter().map(|hit| hit.document).collect()
 }
 
@@ -138,7 +138,7 @@ proptest! {
             return Ok(());
         }
         let name = named[which.index(named.len())];
-        // Unless it is said as `server::tool` that another one is meant.
+        // A name of the form `server::tool` may mean another tool.
         if tools.iter().any(|tool| format!("{}::{}", tool.server, tool.name) == name) {
             return Ok(());
         }

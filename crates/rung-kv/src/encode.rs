@@ -1,8 +1,8 @@
-//! Values as bytes whose order is that of the values.
+//! An order-preserving binary encoding of values.
 //!
-//! Within a kind the bytes are in the order of the values; kinds stand one after the other: nothing, truth, whole numbers, quotients,
-//! decimals, binary fractions of either width, characters, texts, keywords, symbols, moments, identifiers, bytes, and what is made of these.
-//! Whole numbers of any length are one kind, and lists are kept as vectors: equal values have equal bytes.
+//! Within a kind the bytes are in the order of the values. The kinds are ordered: nil, booleans, integers, ratios,
+//! decimals, floats, doubles, characters, strings, keywords, symbols, instants, UUIDs, bytes, and collections.
+//! Integers of any length are one kind, and lists are encoded as vectors: equal values have equal bytes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ const END: u8 = 0x00;
 const NIL: u8 = 0x01;
 const FALSE: u8 = 0x08;
 const TRUE: u8 = 0x09;
-const LESS: u8 = 0x0F;
+const BIG_NEGATIVE: u8 = 0x0F;
 const LONG: u8 = 0x10;
-const MORE: u8 = 0x11;
+const BIG_POSITIVE: u8 = 0x11;
 const RATIO: u8 = 0x12;
 const DECIMAL: u8 = 0x13;
 const FLOAT: u8 = 0x14;
@@ -34,21 +34,21 @@ const MAP: u8 = 0x58;
 const SET: u8 = 0x59;
 const TAGGED: u8 = 0x5A;
 
-/// Signs of a decimal; a negative one is the positive one with every bit turned, and so is all that follows.
+/// Signs of a decimal. A negative decimal is the positive one with the sign and the digits inverted bitwise.
 const ZERO: u8 = 0x80;
 const POSITIVE: u8 = 0x81;
 
-/// Stands for a zero byte within something that ends with [`END`].
+/// Follows a zero byte within data that ends with [`END`].
 const ESCAPED: u8 = 0xFF;
 
-/// The bytes of a value.
+/// Encodes a value.
 pub fn encode(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(16);
     encode_into(value, &mut bytes);
     bytes
 }
 
-/// Appends the bytes of a value, which nothing may follow.
+/// Appends the encoding of a value that must be the last one.
 pub fn encode_into(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::String(text) => {
@@ -59,23 +59,23 @@ pub fn encode_into(value: &Value, out: &mut Vec<u8>) {
             out.push(BYTES);
             out.extend_from_slice(bytes);
         }
-        other => put(other, out),
+        other => encode_part(other, out),
     }
 }
 
-/// Appends the bytes of a value, which others may follow: where they end can be told from themselves.
-pub fn put(value: &Value, out: &mut Vec<u8>) {
+/// Appends the self-delimiting encoding of a value, which other values may follow.
+pub fn encode_part(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Nil => out.push(NIL),
         Value::Bool(value) => out.push(if *value { TRUE } else { FALSE }),
         Value::Long(number) => {
             out.push(LONG);
-            out.extend_from_slice(&ordered(*number));
+            out.extend_from_slice(&ordered_i64(*number));
         }
         Value::BigInt(number) => put_big(number, out),
         Value::Ratio(number) => {
             out.push(RATIO);
-            // Close ones are told apart by what follows, in whatever order.
+            // Ratios with the same float are distinguished by numerator and denominator, in no particular order.
             let about = value.as_f64().unwrap_or(0.0);
             out.extend_from_slice(&ordered_float(about));
             put_big(number.numer(), out);
@@ -84,7 +84,7 @@ pub fn put(value: &Value, out: &mut Vec<u8>) {
         Value::BigDec(number) => put_decimal(number, out),
         Value::Float(number) => {
             out.push(FLOAT);
-            // Every one of 32 bits is one of 64 whose last bits are zero, and in the same order.
+            // Every `f32` is an `f64` whose low bits are zero, in the same order.
             out.extend_from_slice(&ordered_float(f64::from(*number)));
         }
         Value::Double(number) => {
@@ -109,7 +109,7 @@ pub fn put(value: &Value, out: &mut Vec<u8>) {
         }
         Value::Instant(ms) => {
             out.push(INSTANT);
-            out.extend_from_slice(&ordered(*ms));
+            out.extend_from_slice(&ordered_i64(*ms));
         }
         Value::Uuid(id) => {
             out.push(UUID);
@@ -122,7 +122,7 @@ pub fn put(value: &Value, out: &mut Vec<u8>) {
         Value::Vector(items) | Value::List(items) => {
             out.push(SEQUENCE);
             for item in items {
-                put(item, out);
+                encode_part(item, out);
             }
             out.push(END);
         }
@@ -131,8 +131,8 @@ pub fn put(value: &Value, out: &mut Vec<u8>) {
             let mut members: Vec<_> = members.iter().collect();
             members.sort_unstable();
             for (key, value) in members {
-                put(key, out);
-                put(value, out);
+                encode_part(key, out);
+                encode_part(value, out);
             }
             out.push(END);
         }
@@ -141,25 +141,25 @@ pub fn put(value: &Value, out: &mut Vec<u8>) {
             let mut members: Vec<_> = members.iter().collect();
             members.sort_unstable();
             for member in members {
-                put(member, out);
+                encode_part(member, out);
             }
             out.push(END);
         }
         Value::Tagged(tag, value) => {
             out.push(TAGGED);
             put_name(tag, out);
-            put(value, out);
+            encode_part(value, out);
         }
     }
 }
 
-/// A whole number so that its bytes are in its order.
-fn ordered(number: i64) -> [u8; 8] {
+/// Encodes an integer so that the bytes have its order.
+fn ordered_i64(number: i64) -> [u8; 8] {
     (number ^ i64::MIN).to_be_bytes()
 }
 
 fn ordered_float(number: f64) -> [u8; 8] {
-    // One zero, and one that is no number, above all others.
+    // There is one zero, and one NaN, above all numbers.
     let number = if number.is_nan() {
         f64::NAN
     } else {
@@ -174,7 +174,7 @@ fn ordered_float(number: f64) -> [u8; 8] {
     flipped.to_be_bytes()
 }
 
-fn float_of(bytes: [u8; 8]) -> f64 {
+fn decode_float(bytes: [u8; 8]) -> f64 {
     let bits = u64::from_be_bytes(bytes);
     f64::from_bits(if bits >> 63 == 1 {
         bits & !(1 << 63)
@@ -186,13 +186,13 @@ fn float_of(bytes: [u8; 8]) -> f64 {
 fn put_big(number: &BigInt, out: &mut Vec<u8>) {
     if let Ok(number) = i64::try_from(number) {
         out.push(LONG);
-        out.extend_from_slice(&ordered(number));
+        out.extend_from_slice(&ordered_i64(number));
         return;
     }
     let (sign, magnitude) = number.to_bytes_be();
     let length = u32::try_from(magnitude.len()).expect("a number is shorter than 4 GB");
     if sign == rung_edn::Sign::Minus {
-        out.push(LESS);
+        out.push(BIG_NEGATIVE);
         out.extend(
             length
                 .to_be_bytes()
@@ -201,12 +201,12 @@ fn put_big(number: &BigInt, out: &mut Vec<u8>) {
                 .map(|byte| !byte),
         );
     } else {
-        out.push(MORE);
+        out.push(BIG_POSITIVE);
         out.extend(length.to_be_bytes().iter().chain(&magnitude));
     }
 }
 
-/// Its sign, where its first digit stands, its digits, and then how many of them stood after the point.
+/// Appends the sign, the exponent, the digits, and then the scale.
 fn put_decimal(number: &BigDecimal, out: &mut Vec<u8>) {
     let (digits, scale) = number.as_bigint_and_exponent();
     let (sign, digits) = digits.into_parts();
@@ -218,7 +218,7 @@ fn put_decimal(number: &BigDecimal, out: &mut Vec<u8>) {
     } else {
         out.push(POSITIVE);
         let length = i64::try_from(text.len()).expect("a number has fewer digits than that");
-        out.extend_from_slice(&ordered(length - scale));
+        out.extend_from_slice(&ordered_i64(length - scale));
         let digits = text.trim_end_matches('0').bytes();
         out.extend(digits.map(|digit| digit - b'0' + 1));
         out.push(END);
@@ -226,7 +226,7 @@ fn put_decimal(number: &BigDecimal, out: &mut Vec<u8>) {
     if sign == rung_edn::Sign::Minus {
         out[start..].iter_mut().for_each(|byte| *byte = !*byte);
     }
-    out.extend_from_slice(&ordered(scale));
+    out.extend_from_slice(&ordered_i64(scale));
 }
 
 fn put_escaped(bytes: &[u8], out: &mut Vec<u8>) {
@@ -251,9 +251,9 @@ fn put_name(name: &Name, out: &mut Vec<u8>) {
     put_escaped(name.name().as_bytes(), out);
 }
 
-/// The value whose bytes these are, where others may have followed.
-pub fn take(bytes: &[u8]) -> Result<Value> {
-    let mut rest = Rest(bytes);
+/// Decodes a self-delimiting encoding.
+pub fn decode_part(bytes: &[u8]) -> Result<Value> {
+    let mut rest = Decoder(bytes);
     let value = rest.value()?;
     if rest.0.is_empty() {
         Ok(value)
@@ -262,14 +262,14 @@ pub fn take(bytes: &[u8]) -> Result<Value> {
     }
 }
 
-/// Splits bytes after the value with which they begin, where others may have followed.
-pub fn split(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
-    let mut rest = Rest(bytes);
+/// Splits bytes after the self-delimiting value at their beginning.
+pub fn split_part(bytes: &[u8]) -> Result<(&[u8], &[u8])> {
+    let mut rest = Decoder(bytes);
     rest.value()?;
     Ok(bytes.split_at(bytes.len() - rest.0.len()))
 }
 
-/// The whole number of 64 bits whose bytes these are, where they are those of one.
+/// Returns the 64-bit integer, if the bytes encode one.
 pub fn as_long(bytes: &[u8]) -> Option<i64> {
     let [LONG, number @ ..] = bytes else {
         return None;
@@ -277,12 +277,12 @@ pub fn as_long(bytes: &[u8]) -> Option<i64> {
     Some(i64::from_be_bytes(number.try_into().ok()?) ^ i64::MIN)
 }
 
-/// Whether some bytes are a keyword or a vector.
+/// Returns true if the bytes encode a keyword or a vector.
 pub fn is_keyword_or_vector(bytes: &[u8]) -> bool {
     matches!(bytes.first(), Some(&(KEYWORD | SEQUENCE)))
 }
 
-/// The number of 32 bits that some bytes are, where they are one.
+/// Returns the `f32`, if the bytes encode one.
 pub fn as_float(bytes: &[u8]) -> Option<f32> {
     let [FLOAT, number @ ..] = bytes else {
         return None;
@@ -291,11 +291,11 @@ pub fn as_float(bytes: &[u8]) -> Option<f32> {
         clippy::cast_possible_truncation,
         reason = "written from one of 32 bits"
     )]
-    let number = float_of(number.try_into().ok()?) as f32;
+    let number = decode_float(number.try_into().ok()?) as f32;
     Some(number)
 }
 
-/// The value of some bytes.
+/// Decodes an encoding made by [`encode()`] or [`encode_into`].
 pub fn decode(bytes: &[u8]) -> Result<Value> {
     match bytes {
         [STRING, text @ ..] => {
@@ -303,7 +303,7 @@ pub fn decode(bytes: &[u8]) -> Result<Value> {
             Ok(Value::text(text))
         }
         [BYTES, bytes @ ..] => Ok(Value::Bytes(bytes.into())),
-        _ => take(bytes),
+        _ => decode_part(bytes),
     }
 }
 
@@ -311,10 +311,10 @@ fn unreadable() -> Error {
     Error::Corrupt("value")
 }
 
-/// What is left to be read.
-struct Rest<'b>(&'b [u8]);
+/// The bytes that are not decoded yet.
+struct Decoder<'b>(&'b [u8]);
 
-impl<'b> Rest<'b> {
+impl<'b> Decoder<'b> {
     fn take(&mut self, length: usize) -> Result<&'b [u8]> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or_else(unreadable)?;
         self.0 = rest;
@@ -369,7 +369,7 @@ impl<'b> Rest<'b> {
             0 => Ok(Name::new(&*self.text()?)),
             1 => {
                 let namespace = self.text()?;
-                Ok(Name::within(&namespace, &self.text()?))
+                Ok(Name::with_namespace(&namespace, &self.text()?))
             }
             _ => Err(unreadable()),
         }
@@ -440,9 +440,9 @@ impl<'b> Rest<'b> {
             NIL => Value::Nil,
             FALSE => Value::Bool(false),
             TRUE => Value::Bool(true),
-            LESS => Value::BigInt(Arc::new(self.big(0xFF)?)),
+            BIG_NEGATIVE => Value::BigInt(Arc::new(self.big(0xFF)?)),
             LONG => Value::Long(self.long()?),
-            MORE => Value::BigInt(Arc::new(self.big(0)?)),
+            BIG_POSITIVE => Value::BigInt(Arc::new(self.big(0)?)),
             RATIO => {
                 self.take(8)?;
                 let (over, under) = (self.whole()?, self.whole()?);
@@ -453,8 +453,8 @@ impl<'b> Rest<'b> {
             }
             DECIMAL => Value::BigDec(Arc::new(self.decimal()?)),
             #[expect(clippy::cast_possible_truncation, reason = "it had 32 bits before")]
-            FLOAT => Value::Float(float_of(self.array()?) as f32),
-            DOUBLE => Value::Double(float_of(self.array()?)),
+            FLOAT => Value::Float(decode_float(self.array()?) as f32),
+            DOUBLE => Value::Double(decode_float(self.array()?)),
             CHAR => {
                 let code = u32::from_be_bytes(self.array()?);
                 Value::Char(char::from_u32(code).ok_or_else(unreadable)?)

@@ -1,4 +1,4 @@
-//! What can go wrong with a store.
+//! Errors of the store.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,103 +8,98 @@ use rung_fault::{Code, Coded};
 /// [`std::result::Result`] with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the store did not do it.
+/// The reason why the store failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No such result for this caller under this grant: never was, expired, or somebody else's.
+    /// This caller has no such result under this grant: it never existed, expired, or belongs to another caller.
     #[error("no result has this handle")]
     ResultAbsent,
-    /// A single result that is larger than everything the caller may keep.
-    #[error("the result is larger than the {max_bytes} bytes that may be kept for one caller")]
+    /// A single result that is larger than all that the caller may store.
+    #[error(
+        "the result is larger than the {max_bytes} bytes that the store may hold for one caller"
+    )]
     ResultTooLarge {
-        /// What may be kept.
+        /// The limit.
         max_bytes: u64,
     },
-    /// A result of which a part was lost on its way in, or that came in too slowly.
-    #[error("the result did not come in whole and was given up")]
+    /// A part of the result could not be written, or the result came in too slowly.
+    #[error("the result did not arrive completely and was discarded")]
     ResultAbandoned,
     /// No room on the disk.
     #[error("the disk is full; nothing was stored")]
     DiskFull,
-    /// The folder holds a format that is not ours to read.
+    /// The folder has a format that this program cannot read.
     #[error("the data folder has format {found}; this program reads format {supported}")]
     Format {
-        /// What is there.
+        /// The format of the folder.
         found: u32,
-        /// What we read.
+        /// The format that this program reads.
         supported: u32,
     },
-    /// The folder is of another program, or of another version of the engine.
+    /// The folder was written by another program, or by another version of the engine.
     #[error("the folder was written by another program or another version of the engine")]
-    Foreign,
+    ForeignFormat,
     /// The folder is open in this process already.
     #[error("the data folder is open in this process already")]
     Open,
     /// A file or folder could not be used.
     #[error("{path}: {source}", path = path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Another user owns a file or folder of ours.
+    File { path: PathBuf, source: io::Error },
+    /// Another user owns a file or folder of the data folder.
     #[error("{path} belongs to another user (uid {owner})", path = path.display())]
     Owner {
-        /// Which.
         path: PathBuf,
-        /// Whose it is.
+        /// The uid of the owner.
         owner: u32,
-        /// Whose it must be.
+        /// The uid of the current user.
         user: u32,
-        /// Whether it is a folder.
+        /// True if `path` is a folder.
         is_folder: bool,
     },
-    /// Other users may have written a file or folder of ours.
+    /// Other users may have written a file or folder of the data folder.
     #[error("{path} can be written by other users (mode {mode:o})", path = path.display())]
     Writable {
-        /// Which.
         path: PathBuf,
-        /// Its permissions.
+        /// The permission bits.
         mode: u32,
-        /// Whether it is a folder.
+        /// True if `path` is a folder.
         is_folder: bool,
     },
     /// The engine failed.
     #[error("the storage engine failed: {0}")]
     Engine(heed::Error),
-    /// A row does not look as we write it.
+    /// A row is not in the expected format.
     #[error("the store holds a {0} that cannot be read")]
     Corrupt(&'static str),
-    /// A key, value, type, range or operation that is not one; it says why.
+    /// A key, value, type, range or operation is not valid; the message says why.
     #[error("{0}")]
     Invalid(String),
-    /// The folder was opened to be read.
+    /// The folder was opened for reading only.
     #[error("the store is open for reading only")]
     ReadOnly,
-    /// No room for another table.
-    #[error("the folder has as many tables as it may have")]
+    /// The folder has no space for another table.
+    #[error("the folder has the maximum number of tables")]
     TablesFull,
-    /// What comes in could not be read from its source.
+    /// The incoming result could not be read from its source.
     #[error("the result could not be read from its source: {0}")]
     Source(io::Error),
     /// The system gave no randomness.
-    #[error("the system has no randomness to give")]
+    #[error("the system's random number generator failed")]
     NoRandomness,
-    /// The reading itself was refused.
+    /// The ladder refused the reading.
     #[error(transparent)]
     Ladder(#[from] rung_ladder::Error),
 }
 
-/// An error of whoever works upon the store, in which one of the store's may be.
+/// An error type of code that uses the store, which may wrap one of the store's errors.
 pub trait Failure: From<Error> {
-    /// The store's error, or this one where it is none.
-    fn of_store(self) -> Result<Error, Self>;
+    /// Returns the store's error, or `self` if it is another one.
+    fn into_store_error(self) -> Result<Error, Self>;
 }
 
 impl Failure for Error {
-    fn of_store(self) -> Result<Error, Self> {
+    fn into_store_error(self) -> Result<Error, Self> {
         Ok(self)
     }
 }
@@ -116,7 +111,7 @@ impl Coded for Error {
             Self::ResultTooLarge { .. } => Code::ResultTooLarge,
             Self::ResultAbandoned => Code::DeadlineExceeded,
             Self::DiskFull | Self::TablesFull => Code::StoreFull,
-            Self::Format { .. } | Self::Foreign => Code::StoreFormat,
+            Self::Format { .. } | Self::ForeignFormat => Code::StoreFormat,
             Self::Open => Code::StoreBusy,
             Self::File { .. }
             | Self::Owner { .. }
@@ -134,18 +129,18 @@ impl Coded for Error {
     fn hint(&self) -> Option<String> {
         match self {
             Self::ResultAbsent => Some(
-                "results expire; repeat the call that gave the handle to get a new one".to_owned(),
+                "results expire; repeat the call that returned the handle to get a new one".to_owned(),
             ),
             Self::ResultTooLarge { .. } => {
-                Some("ask for less at once, or raise results.max_bytes".to_owned())
+                Some("request less at once, or raise results.max_bytes".to_owned())
             }
-            Self::DiskFull => Some("free some space in the data folder, then try again".to_owned()),
+            Self::DiskFull => Some("free disk space for the data folder, then try again".to_owned()),
             Self::Format { .. } => Some(
                 "use the version of rung that wrote it, or another folder with RUNG_HOME"
                     .to_owned(),
             ),
             Self::File { .. } => {
-                Some("see to the folder's permissions, or use another with RUNG_HOME".to_owned())
+                Some("correct the folder's permissions, or use another folder with RUNG_HOME".to_owned())
             }
             Self::Owner {
                 path,
@@ -168,8 +163,8 @@ impl Coded for Error {
                     "if its content is yours, run `chmod {mode} {path}`, or use another folder with RUNG_HOME"
                 ))
             }
-            Self::Foreign => Some(
-                "let the program that wrote it write it as text, and take that in with `rung db import`"
+            Self::ForeignFormat => Some(
+                "export it as text with the program that wrote it, and import that with `rung db import`"
                     .to_owned(),
             ),
             Self::TablesFull => Some("drop a table that is not needed, then try again".to_owned()),
@@ -194,7 +189,7 @@ impl From<heed::Error> for Error {
             heed::Error::Mdb(heed::MdbError::DbsFull) => return Self::TablesFull,
             heed::Error::EnvAlreadyOpened => return Self::Open,
             heed::Error::Mdb(heed::MdbError::VersionMismatch | heed::MdbError::Invalid) => {
-                return Self::Foreign;
+                return Self::ForeignFormat;
             }
             _ => None,
         };

@@ -1,4 +1,4 @@
-//! The data folder: one place for everything we keep, readable by its owner alone.
+//! The data folder, which holds all of Rung's files and is readable by its owner alone.
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,39 +13,39 @@ use crate::{Error, Result};
 pub struct Home(PathBuf);
 
 impl Home {
-    /// The folder at `path`, made if it is missing. What is there is made its owner's alone; a folder or a file that another
-    /// user owns or may have written is refused, and left as it is.
+    /// Opens the folder at `path`. Creates it if it is missing, and restricts its files to the owner. A folder or a file that
+    /// another user owns or may have written is rejected, and left unchanged.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let home = Self(path.into());
         make_private_folder(&home.0)?;
         #[cfg(unix)]
-        crate::private::restrict(&home.0)?;
+        crate::permissions::restrict(&home.0)?;
         Ok(home)
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Where the key-value store lies in it.
+    /// Returns the folder of the key-value store.
     pub fn store(&self) -> Result<PathBuf> {
         self.folder("store")
     }
 
-    /// A folder of its own for something.
+    /// Returns a subfolder. Creates it if it is missing.
     pub fn folder(&self, name: &str) -> Result<PathBuf> {
         let path = self.0.join(name);
         make_private_folder(&path)?;
         Ok(path)
     }
 
-    /// The key that makes cursors ours. Made on first use, and the same for every process on the folder.
+    /// Returns the key that seals cursors. It is created on first use, and shared by all processes on the folder.
     pub fn cursor_key(&self) -> Result<CursorKey> {
         self.key("cursor.key").map(CursorKey::new)
     }
 
-    /// The key that makes ours what a client hands back between two requests.
+    /// Returns the key that seals the state that a client carries between two requests.
     pub fn request_key(&self) -> Result<[u8; 32]> {
         self.key("request.key")
     }
@@ -55,16 +55,16 @@ impl Home {
         if let Some(key) = read_key(&path)? {
             return Ok(key);
         }
-        // Written aside and put into place unless one is there: whoever comes first wins, and nobody sees half
-        // a key. Such files are their owner's alone.
+        // Written to a temporary file and moved into place unless a key exists: the first process wins, and no process reads
+        // half a key. Temporary files are readable by their owner alone.
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|_| Error::NoRandomness)?;
-        let mut aside = tempfile::NamedTempFile::new_in(&self.0).map_err(at(&path))?;
-        aside.write_all(&bytes).map_err(at(&path))?;
-        aside.as_file().sync_all().map_err(at(&path))?;
+        let mut aside = tempfile::NamedTempFile::new_in(&self.0).map_err(file_error(&path))?;
+        aside.write_all(&bytes).map_err(file_error(&path))?;
+        aside.as_file().sync_all().map_err(file_error(&path))?;
         match aside.persist_noclobber(&path) {
             Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(at(&path)(error.error))
+                Err(file_error(&path)(error.error))
             }
             _ => read_key(&path)?.ok_or(Error::Corrupt("key")),
         }
@@ -78,7 +78,7 @@ fn read_key(path: &Path) -> Result<Option<[u8; 32]>> {
             Err(_) => Err(Error::Corrupt("key")),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(at(path)(error)),
+        Err(error) => Err(file_error(path)(error)),
     }
 }
 
@@ -87,10 +87,10 @@ fn make_private_folder(path: &Path) -> Result<()> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path).map_err(at(path))
+    builder.create(path).map_err(file_error(path))
 }
 
-pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
+pub(crate) fn file_error(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
     |source| match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull,
         _ => Error::File {
@@ -103,7 +103,7 @@ pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rung_ladder::{Binding, Place, Position};
+    use rung_ladder::{Binding, CursorTarget, Position};
 
     #[test]
     fn the_key_is_made_once_and_private() {
@@ -116,7 +116,7 @@ mod tests {
             grant: "g",
         };
         let position = Position {
-            place: Place::Text(rung_ladder::Path::root()),
+            target: CursorTarget::Text(rung_ladder::Path::root()),
             offset: 1,
             limit_chars: 2,
             shortcut: None,

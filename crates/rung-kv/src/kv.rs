@@ -1,4 +1,4 @@
-//! A folder of named tables: sorted bytes to bytes, in transactions, shared by any number of processes.
+//! A folder of named tables of sorted bytes, with transactions, shared by any number of processes.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -15,7 +15,7 @@ use heed::{
 };
 use parking_lot::{Mutex, RwLock};
 
-use crate::store::{retrying, told_of_disk};
+use crate::store::{detect_full_disk, with_map_growth};
 use crate::{Error, Failure, Result};
 
 /// Bytes of a key, at most.
@@ -24,14 +24,14 @@ pub const MAX_KEY_BYTES: usize = 511;
 /// The name of the engine's file within a folder.
 const FILE: &str = "data.mdb";
 
-/// How a folder is opened.
+/// The options for opening a folder.
 #[derive(Debug, Clone, Copy)]
 pub struct KvOptions {
-    /// Whether it is made where it is not there.
+    /// True if a missing folder is created.
     pub create: bool,
-    /// Whether it may be written to. Without it nothing on the disk is changed but the list of who reads.
+    /// True if the folder may be written to. If false, nothing on disk is changed except the engine's table of readers.
     pub writable: bool,
-    /// Address space to begin with. It is doubled whenever it runs out.
+    /// Initial size of the memory map. It is doubled whenever it is full.
     pub map_bytes: usize,
     /// Tables, at most.
     pub max_tables: u32,
@@ -96,12 +96,12 @@ impl Kv {
         })
     }
 
-    /// The table of that name, where there is one.
+    /// Returns the table of that name, if there is one.
     pub fn table(&self, name: &str) -> Result<Option<Table>> {
         if let Some(table) = self.tables.read().get(name) {
             return Ok(Some(*table));
         }
-        let opened = retrying(&self.env, &self.gate, || {
+        let opened = with_map_growth(&self.env, &self.gate, || {
             let txn = self.env.read_txn()?;
             let opened = self.env.open_databases_and_commit(txn, |opener, txn| {
                 let table = opener.open_database::<Bytes, Bytes>(txn, Some(name))?;
@@ -109,15 +109,15 @@ impl Kv {
             })?;
             Ok::<_, Error>(opened.unwrap_commit())
         })?;
-        Ok(opened.map(|table| self.known(name, table)))
+        Ok(opened.map(|table| self.cache_table(name, table)))
     }
 
-    /// The table of that name, made where it is not there.
+    /// Returns the table of that name. Creates it if it is missing.
     pub fn create(&self, name: &str) -> Result<Table> {
         if let Some(table) = self.table(name)? {
             return Ok(table);
         }
-        let created = retrying(&self.env, &self.gate, || {
+        let created = with_map_growth(&self.env, &self.gate, || {
             let txn = self.env.write_txn()?;
             let created = self.env.create_databases_and_commit(txn, |opener, txn| {
                 let table = opener.create_database::<Bytes, Bytes>(txn, Some(name))?;
@@ -125,23 +125,23 @@ impl Kv {
             })?;
             Ok::<_, Error>(created.unwrap_commit())
         })?;
-        Ok(self.known(name, created))
+        Ok(self.cache_table(name, created))
     }
 
-    fn known(&self, name: &str, table: Database<'static, Bytes, Bytes>) -> Table {
+    fn cache_table(&self, name: &str, table: Database<'static, Bytes, Bytes>) -> Table {
         let table = Table(table);
         self.tables.write().insert(name.to_owned(), table);
         table
     }
 
-    /// Whether it may be written to.
+    /// Returns true if the folder may be written to.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// The names of the tables.
+    /// Returns the names of the tables.
     pub fn names(&self) -> Result<Vec<String>> {
-        retrying(&self.env, &self.gate, || {
+        with_map_growth(&self.env, &self.gate, || {
             let txn = self.env.read_txn()?;
             let opened = self.env.open_databases_and_commit(txn, |opener, txn| {
                 let table = opener.open_database::<Bytes, Unit>(txn, None)?;
@@ -161,122 +161,125 @@ impl Kv {
 
     /// Runs `f` on a snapshot.
     pub fn read<T, E: Failure>(&self, mut f: impl FnMut(View<'_>) -> Result<T, E>) -> Result<T, E> {
-        retrying(&self.env, &self.gate, || {
-            let twins = Twins::new(&self.env);
+        with_map_growth(&self.env, &self.gate, || {
+            let twins = ReaderPool::new(&self.env);
             let txn = self.env.read_txn().map_err(Error::from)?;
             f(View {
                 txn: &txn,
-                twins: Some(&twins),
+                reader_pool: Some(&twins),
             })
         })
     }
 
-    /// Runs `f` in a transaction that is on disk when this returns. Whatever `f` refuses, nothing of it is kept.
+    /// Runs `f` in a transaction that is on disk when this returns. If `f` fails, the transaction is rolled back.
     ///
-    /// `f` may run again from the start, on a larger map; what it did before is undone by then.
+    /// `f` may run again from the start, on a larger map; its earlier writes are rolled back first.
     pub fn write<T, E: Failure>(
         &self,
         mut f: impl FnMut(&mut Batch<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let written = retrying(&self.env, &self.gate, || {
+        let written = with_map_growth(&self.env, &self.gate, || {
             let mut batch = Batch(self.env.write_txn().map_err(Error::from)?);
             let value = f(&mut batch)?;
             batch.0.commit().map_err(Error::from)?;
             Ok(value)
         });
-        written.or_else(|error: E| Err(told_of_disk(&self.env, error.of_store()?).into()))
+        written
+            .or_else(|error: E| Err(detect_full_disk(&self.env, error.into_store_error()?).into()))
     }
 
-    /// Bytes that the folder takes on the disk.
+    /// Returns the bytes that the folder takes on disk.
     pub fn disk_bytes(&self) -> Result<u64> {
         Ok(self.env.real_disk_size()?)
     }
 }
 
-/// Everything as it is at one moment.
+/// A consistent view of the tables: one read transaction.
 #[derive(Clone, Copy)]
 pub struct View<'t> {
     txn: &'t RoTxn<'t>,
-    /// Ways to the same moment for other threads, where there may be some.
-    twins: Option<&'t Twins>,
+    /// Read transactions of the same snapshot for other threads; `None` if there can be none.
+    reader_pool: Option<&'t ReaderPool>,
 }
 
 /// A key and its value.
 pub type Pair<'t> = (&'t [u8], &'t [u8]);
 
 impl<'t> View<'t> {
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(self, table: Table, key: &[u8]) -> Result<Option<&'t [u8]>> {
         Ok(table.0.get(self.txn, key)?)
     }
 
-    /// The first of a key and those after it.
+    /// Returns the first pair whose key is equal to `key` or after it.
     pub fn first_from(self, table: Table, key: &[u8]) -> Result<Option<Pair<'t>>> {
         Ok(table.0.get_greater_than_or_equal_to(self.txn, key)?)
     }
 
-    /// What lies between two keys, in order.
+    /// Returns the pairs between two keys, in order.
     pub fn range(self, table: Table, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<Pairs<'t>> {
         if is_empty(bounds) {
-            return Ok(Pairs(Way::None));
+            return Ok(Pairs(PairsIter::None));
         }
-        Ok(Pairs(Way::Range(table.0.range(self.txn, &bounds)?)))
+        Ok(Pairs(PairsIter::Range(table.0.range(self.txn, &bounds)?)))
     }
 
-    /// What lies between two keys, in reverse order.
-    pub fn range_back(
+    /// Returns the pairs between two keys, in reverse order.
+    pub fn range_reverse(
         self,
         table: Table,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
     ) -> Result<Pairs<'t>> {
         if is_empty(bounds) {
-            return Ok(Pairs(Way::None));
+            return Ok(Pairs(PairsIter::None));
         }
-        Ok(Pairs(Way::Back(table.0.rev_range(self.txn, &bounds)?)))
+        Ok(Pairs(PairsIter::Reverse(
+            table.0.rev_range(self.txn, &bounds)?,
+        )))
     }
 
-    /// What begins with these bytes, in order.
+    /// Returns the pairs whose keys begin with `prefix`, in order.
     pub fn prefix(self, table: Table, prefix: &[u8]) -> Result<Pairs<'t>> {
-        // The engine has no key without bytes.
+        // The engine does not support an empty key.
         Ok(Pairs(if prefix.is_empty() {
-            Way::All(table.0.iter(self.txn)?)
+            PairsIter::All(table.0.iter(self.txn)?)
         } else {
-            Way::Prefix(table.0.prefix_iter(self.txn, prefix)?)
+            PairsIter::Prefix(table.0.prefix_iter(self.txn, prefix)?)
         }))
     }
 
-    /// How many keys a table has.
+    /// Returns the number of keys of a table.
     pub fn count(self, table: Table) -> Result<u64> {
         Ok(table.0.len(self.txn)?)
     }
 
-    /// How many threads are worth being used for what is much.
-    pub fn width(self) -> usize {
+    /// Returns the number of threads to use for a large job.
+    pub fn max_threads(self) -> usize {
         static WIDTH: OnceLock<usize> = OnceLock::new();
-        if self.twins.is_none() {
+        if self.reader_pool.is_none() {
             return 1;
         }
         *WIDTH.get_or_init(|| {
             let cores = thread::available_parallelism().map_or(1, NonZero::get);
-            cores.min(TWINS + 1)
+            cores.min(MAX_POOL_READERS + 1)
         })
     }
 
-    /// Does a part of some work on each of so many threads, all of them at this moment. Where that is not possible they are done here,
-    /// one after the other.
-    pub fn spread<T: Send>(
+    /// Runs the parts of a job on `parts` threads, all on this snapshot. If that is not possible, runs them on the current
+    /// thread, one after the other.
+    pub fn run_parallel<T: Send>(
         self,
         parts: usize,
         job: impl Fn(usize, View<'t>) -> T + Sync,
     ) -> Vec<T> {
         let alone = || (0..parts).map(|part| job(part, self)).collect();
-        let Some(twins) = self.twins else {
+        let Some(twins) = self.reader_pool else {
             return alone();
         };
         let Some(_ours) = twins.busy.try_lock() else {
             return alone();
         };
-        let others = twins.of(self.txn.id(), parts.saturating_sub(1));
+        let others = twins.readers_at(self.txn.id(), parts.saturating_sub(1));
         if others.len() + 1 < parts {
             return alone();
         }
@@ -295,53 +298,54 @@ impl<'t> View<'t> {
     }
 }
 
-/// Twins of one moment, at most.
-const TWINS: usize = 3;
+/// Reader transactions of one snapshot, at most.
+const MAX_POOL_READERS: usize = 3;
 
-/// Ways to one moment for other threads. They are made when they are needed, and there for as long as the moment is.
-struct Twins {
+/// Read transactions of one snapshot for other threads. They are opened on demand, and live as long as the snapshot.
+struct ReaderPool {
     env: Env<WithoutTls>,
-    made: [OnceLock<Twin>; TWINS],
-    /// Held while they are in use.
+    readers: [OnceLock<ReaderTxn>; MAX_POOL_READERS],
+    /// Locked while the transactions are in use.
     busy: Mutex<()>,
 }
 
-/// A way to a moment for one thread.
-struct Twin(RoTxn<'static, WithoutTls>);
+/// A read transaction of a snapshot for one thread.
+struct ReaderTxn(RoTxn<'static, WithoutTls>);
 
-// SAFETY: a read transaction without thread-local storage is used by any thread, by one at a time. A twin is lent by `View::spread` alone,
-// which holds `busy` while it is, and lends each to one thread; what is borrowed from it cannot leave that thread, as it is not `Send`,
-// but for bytes of the map, which the transaction that has the twins keeps in place for as long as they are lent.
-unsafe impl Sync for Twin {}
+// SAFETY: a read transaction without thread-local storage may be used by any thread, one at a time. Only
+// `View::run_parallel` lends a `ReaderTxn`: it holds `busy` meanwhile, and lends each one to one thread. A borrow of it
+// cannot leave that thread, as it is not `Send`, except for bytes of the map, which the transaction that owns the pool
+// keeps valid for as long as they are borrowed.
+unsafe impl Sync for ReaderTxn {}
 
-impl Twin {
+impl ReaderTxn {
     fn view(&self) -> View<'_> {
         View {
             txn: &self.0,
-            twins: None,
+            reader_pool: None,
         }
     }
 }
 
-impl Twins {
+impl ReaderPool {
     fn new(env: &Env<WithoutTls>) -> Self {
         Self {
             env: env.clone(),
-            made: Default::default(),
+            readers: Default::default(),
             busy: Mutex::new(()),
         }
     }
 
-    /// So many of them at the moment of that number; fewer where somebody has written since.
-    fn of(&self, moment: usize, count: usize) -> Vec<&Twin> {
+    /// Returns `count` transactions of the snapshot with that transaction id; fewer if the data was written since.
+    fn readers_at(&self, moment: usize, count: usize) -> Vec<&ReaderTxn> {
         let mut twins = Vec::with_capacity(count);
-        for place in self.made.iter().take(count) {
+        for place in self.readers.iter().take(count) {
             if place.get().is_none()
                 && let Ok(txn) = self.env.clone().static_read_txn()
                 && txn.id() == moment
             {
-                // Nobody else is here while `busy` is held.
-                let _made = place.set(Twin(txn));
+                // No other thread sets it while `busy` is held.
+                let _made = place.set(ReaderTxn(txn));
             }
             twins.extend(place.get());
         }
@@ -349,16 +353,16 @@ impl Twins {
     }
 }
 
-/// Keys with their values, one after the other.
-pub struct Pairs<'t>(Way<'t>);
+/// An iterator over keys with their values.
+pub struct Pairs<'t>(PairsIter<'t>);
 
-/// How they are gone through.
-enum Way<'t> {
+/// The engine's iterator.
+enum PairsIter<'t> {
     None,
     All(RoIter<'t, Bytes, Bytes>),
     Prefix(RoPrefix<'t, Bytes, Bytes>),
     Range(RoRange<'t, Bytes, Bytes>),
-    Back(RoRevRange<'t, Bytes, Bytes>),
+    Reverse(RoRevRange<'t, Bytes, Bytes>),
 }
 
 impl<'t> Iterator for Pairs<'t> {
@@ -366,17 +370,17 @@ impl<'t> Iterator for Pairs<'t> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = match &mut self.0 {
-            Way::None => None,
-            Way::All(all) => all.next(),
-            Way::Prefix(some) => some.next(),
-            Way::Range(some) => some.next(),
-            Way::Back(some) => some.next(),
+            PairsIter::None => None,
+            PairsIter::All(all) => all.next(),
+            PairsIter::Prefix(some) => some.next(),
+            PairsIter::Range(some) => some.next(),
+            PairsIter::Reverse(some) => some.next(),
         };
         next.map(|pair| pair.map_err(Error::from))
     }
 }
 
-/// Whether nothing can lie between two keys: the engine takes a range that ends before it begins for another one.
+/// Returns true if nothing can lie between two keys. The engine misreads a range that ends before it begins.
 fn is_empty(bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> bool {
     match bounds {
         (Bound::Included(from), Bound::Included(to)) => from > to,
@@ -388,15 +392,15 @@ fn is_empty(bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> bool {
     }
 }
 
-/// A transaction under way.
+/// A write transaction.
 pub struct Batch<'e>(RwTxn<'e>);
 
 impl Batch<'_> {
-    /// Everything as it is within the transaction.
+    /// Returns a view that includes the transaction's own writes.
     pub fn view(&self) -> View<'_> {
         View {
             txn: &self.0,
-            twins: None,
+            reader_pool: None,
         }
     }
 
@@ -405,12 +409,12 @@ impl Batch<'_> {
         Ok(table.0.put(&mut self.0, key, value)?)
     }
 
-    /// Removes a key. Whether it was there.
+    /// Removes a key. Returns true if it existed.
     pub fn delete(&mut self, table: Table, key: &[u8]) -> Result<bool> {
         Ok(table.0.delete(&mut self.0, key)?)
     }
 
-    /// Removes everything from a table.
+    /// Removes all keys of a table.
     pub fn clear(&mut self, table: Table) -> Result<()> {
         Ok(table.0.clear(&mut self.0)?)
     }

@@ -1,4 +1,4 @@
-//! Which processes are here: each holds a file locked for as long as it lives, however it ends.
+//! The processes on the data folder. Each holds a lock on a file; the system releases it however the process ends.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -6,41 +6,44 @@ use std::path::{Path, PathBuf};
 use data_encoding::BASE32_NOPAD;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::home::at;
+use crate::home::file_error;
 use crate::{Error, Home, Result};
 
-/// This process, among those on the data folder.
+/// This process's entry among the processes on the data folder.
 #[derive(Debug)]
 pub struct Presence {
     name: String,
     folder: PathBuf,
-    /// Locked; the system lets go of it when the process ends.
+    /// Locked; the system releases the lock when the process ends.
     _held: File,
 }
 
 impl Presence {
-    /// Makes this process known. What processes that are gone left behind is cleared away.
-    pub fn announce(home: &Home) -> Result<Self> {
+    /// Registers this process. Deletes the files of processes that have ended.
+    pub fn register(home: &Home) -> Result<Self> {
         let folder = home.folder("processes")?;
         let mut bits = [0; 16];
         getrandom::fill(&mut bits).map_err(|_| Error::NoRandomness)?;
         let name = BASE32_NOPAD.encode(&bits).to_lowercase();
-        for entry in fs::read_dir(&folder).map_err(at(&folder))?.flatten() {
+        for entry in fs::read_dir(&folder)
+            .map_err(file_error(&folder))?
+            .flatten()
+        {
             let unfinished = entry.file_name().as_encoded_bytes().starts_with(b".");
-            if !unfinished && !is_held(&entry.path()) {
+            if !unfinished && !is_locked(&entry.path()) {
                 let _somebody_else_did = fs::remove_file(entry.path());
             }
         }
-        // Locked before it has its name, so that nobody finds it unlocked.
+        // Locked before it gets its final name, so that no process finds it unlocked.
         let path = folder.join(format!(".{name}"));
         let mut options = File::options();
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let held = options.open(&path).map_err(at(&path))?;
+        let held = options.open(&path).map_err(file_error(&path))?;
         flock(&held, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|error| at(&path)(error.into()))?;
-        fs::rename(&path, folder.join(&name)).map_err(at(&path))?;
+            .map_err(|error| file_error(&path)(error.into()))?;
+        fs::rename(&path, folder.join(&name)).map_err(file_error(&path))?;
         Ok(Self {
             name,
             folder,
@@ -48,15 +51,15 @@ impl Presence {
         })
     }
 
-    /// What this process is known by. No other process ever is.
+    /// Returns the name of this process, which is never used again.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the process of that name is here.
-    pub fn is_here(&self, name: &str) -> bool {
+    /// Returns true if the process of that name is running.
+    pub fn is_running(&self, name: &str) -> bool {
         let plain = name.bytes().all(|b| b.is_ascii_alphanumeric());
-        plain && (name == self.name || is_held(&self.folder.join(name)))
+        plain && (name == self.name || is_locked(&self.folder.join(name)))
     }
 }
 
@@ -66,8 +69,8 @@ impl Drop for Presence {
     }
 }
 
-/// Whether somebody holds the file.
-fn is_held(path: &Path) -> bool {
+/// Returns true if a process holds the lock on the file.
+fn is_locked(path: &Path) -> bool {
     let Ok(file) = File::open(path) else {
         return false;
     };
@@ -83,15 +86,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::open(dir.path()).unwrap();
         let (one, other) = (
-            Presence::announce(&home).unwrap(),
-            Presence::announce(&home).unwrap(),
+            Presence::register(&home).unwrap(),
+            Presence::register(&home).unwrap(),
         );
-        assert!(one.is_here(other.name()) && other.is_here(one.name()) && one.is_here(one.name()));
+        assert!(
+            one.is_running(other.name())
+                && other.is_running(one.name())
+                && one.is_running(one.name())
+        );
         for never in ["", "nobody", "../store", "."] {
-            assert!(!one.is_here(never), "{never:?}");
+            assert!(!one.is_running(never), "{never:?}");
         }
         let gone = other.name().to_owned();
         drop(other);
-        assert!(!one.is_here(&gone));
+        assert!(!one.is_running(&gone));
     }
 }

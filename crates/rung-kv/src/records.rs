@@ -1,56 +1,56 @@
-//! Small records by name: who may come in, which tasks are under way. Every process on the folder sees them.
+//! Small named records, such as tokens and tasks. All processes on the data folder share them.
 
 use std::sync::Arc;
 
 use crate::store::Table;
 use crate::{Result, Store};
 
-/// Records of one sort, each gone after its time. Cheap to clone.
+/// Records of one kind, each with an optional expiry. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Records {
+pub struct RecordTable {
     store: Arc<Store>,
     table: Table,
 }
 
-/// A record that stays.
-const FOR_EVER: u64 = u64::MAX;
+/// The expiry of a record that does not expire.
+const NEVER_EXPIRES: u64 = u64::MAX;
 
-/// A record, and its name.
-type Named = (String, Vec<u8>);
+/// The name of a record, and the record.
+type NamedRecord = (String, Vec<u8>);
 
-impl Records {
-    /// The tokens on record.
+impl RecordTable {
+    /// Opens the records of tokens.
     pub fn tokens(store: Arc<Store>) -> Self {
         let table = store.tables.tokens;
         Self { store, table }
     }
 
-    /// The tasks on record.
+    /// Opens the records of tasks.
     pub fn tasks(store: Arc<Store>) -> Self {
         let table = store.tables.tasks;
         Self { store, table }
     }
 
-    /// What other servers were seen to offer.
-    pub fn catalogue(store: Arc<Store>) -> Self {
+    /// Opens the records of the catalog of downstream servers.
+    pub fn catalog(store: Arc<Store>) -> Self {
         let table = store.tables.catalogue;
         Self { store, table }
     }
 
     /// Writes a record. It is on disk when this returns.
     pub fn put(&self, key: &str, record: &[u8], expires_ms: Option<u64>) -> Result<()> {
-        let row = row(record, expires_ms);
+        let row = encode_row(record, expires_ms);
         self.store
             .write(|txn| Ok(self.table.put(txn, key.as_bytes(), &row)?))
     }
 
-    /// Clears away the records whose time is over.
+    /// Deletes expired records.
     pub fn sweep(&self, now_ms: u64) -> Result<()> {
         self.store.write(|txn| {
             let mut over = Vec::new();
             for entry in self.table.iter(txn)? {
                 let (key, row) = entry?;
-                if expires(row) <= now_ms {
+                if row_expiry_ms(row) <= now_ms {
                     over.push(key.to_vec());
                 }
             }
@@ -61,7 +61,7 @@ impl Records {
         })
     }
 
-    /// Writes a record unless there is one of that name. Whether it was written.
+    /// Writes a record unless there is one of that name. Returns true if it was written.
     pub fn add(
         &self,
         key: &str,
@@ -69,10 +69,10 @@ impl Records {
         now_ms: u64,
         expires_ms: Option<u64>,
     ) -> Result<bool> {
-        let row = row(record, expires_ms);
+        let row = encode_row(record, expires_ms);
         self.store.write(|txn| {
             let taken = self.table.get(txn, key.as_bytes())?;
-            if taken.is_some_and(|row| expires(row) > now_ms) {
+            if taken.is_some_and(|row| row_expiry_ms(row) > now_ms) {
                 return Ok(false);
             }
             self.table.put(txn, key.as_bytes(), &row)?;
@@ -84,19 +84,19 @@ impl Records {
     pub fn get(&self, key: &str, now_ms: u64) -> Result<Option<Vec<u8>>> {
         self.store.read(|txn| {
             let row = self.table.get(txn, key.as_bytes())?;
-            let row = row.filter(|row| expires(row) > now_ms);
+            let row = row.filter(|row| row_expiry_ms(row) > now_ms);
             Ok(row.map(|row| row[8..].to_vec()))
         })
     }
 
-    /// Reads every record, by name.
-    pub fn list(&self, now_ms: u64) -> Result<Vec<Named>> {
+    /// Returns all records, in order of their names.
+    pub fn list(&self, now_ms: u64) -> Result<Vec<NamedRecord>> {
         Ok(self.list_at_version(now_ms)?.1)
     }
 
-    /// Reads every record, by name, and says of which version they are: of none later than [`Self::version`] is now, since
-    /// that is told a moment before it can be read.
-    pub fn list_at_version(&self, now_ms: u64) -> Result<(usize, Vec<Named>)> {
+    /// Returns all records, in order of their names, and their version. It may be older than [`Self::version`], which changes
+    /// shortly before the write can be read.
+    pub fn list_at_version(&self, now_ms: u64) -> Result<(usize, Vec<NamedRecord>)> {
         let mut all = Vec::new();
         let version = self.visit(now_ms, |key, record| {
             let key = String::from_utf8_lossy(key).into_owned();
@@ -105,8 +105,8 @@ impl Records {
         Ok((version, all))
     }
 
-    /// Shows every record, by name, to `visit`.
-    pub fn each(&self, now_ms: u64, visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
+    /// Calls `visit` with every record, in order of their names.
+    pub fn for_each(&self, now_ms: u64, visit: impl FnMut(&[u8], &[u8])) -> Result<()> {
         self.visit(now_ms, visit)?;
         Ok(())
     }
@@ -115,7 +115,7 @@ impl Records {
         self.store.read(|txn| {
             for entry in self.table.iter(txn)? {
                 let (key, row) = entry?;
-                if expires(row) > now_ms {
+                if row_expiry_ms(row) > now_ms {
                     visit(key, &row[8..]);
                 }
             }
@@ -123,27 +123,27 @@ impl Records {
         })
     }
 
-    /// A number that is another one whenever something was written, by whatever process.
+    /// Returns a number that changes with every write of any process.
     pub fn version(&self) -> usize {
         self.store.version()
     }
 
-    /// Forgets a record. Whether there was one.
+    /// Deletes a record. Returns true if it existed.
     pub fn remove(&self, key: &str) -> Result<bool> {
         self.store
             .write(|txn| Ok(self.table.delete(txn, key.as_bytes())?))
     }
 }
 
-/// When it ends, then the record.
-fn row(record: &[u8], expires_ms: Option<u64>) -> Vec<u8> {
-    let mut row = expires_ms.unwrap_or(FOR_EVER).to_be_bytes().to_vec();
+/// Encodes a row: the expiry, then the record.
+fn encode_row(record: &[u8], expires_ms: Option<u64>) -> Vec<u8> {
+    let mut row = expires_ms.unwrap_or(NEVER_EXPIRES).to_be_bytes().to_vec();
     row.extend_from_slice(record);
     row
 }
 
-/// A row that is cut short has expired.
-fn expires(row: &[u8]) -> u64 {
+/// Returns the expiry of a row. A truncated row counts as expired.
+fn row_expiry_ms(row: &[u8]) -> u64 {
     row.first_chunk()
         .map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
@@ -157,7 +157,10 @@ mod tests {
     fn a_record_is_there_until_its_time_and_its_name_is_taken_once() {
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(Store::open(dir.path(), Options::default()).unwrap());
-        let (tokens, tasks) = (Records::tokens(store.clone()), Records::tasks(store));
+        let (tokens, tasks) = (
+            RecordTable::tokens(store.clone()),
+            RecordTable::tasks(store),
+        );
         let version = tokens.version();
         assert!(tokens.add("a", b"1", 0, None).unwrap());
         assert_ne!(tokens.version(), version);

@@ -1,5 +1,5 @@
-//! LMDB, as the rest of this crate wants it: transactions as closures, growth and other processes out of
-//! sight.
+//! The LMDB environment of the data folder: transactions as closures; growth of the map and other processes are handled
+//! here.
 
 use std::path::Path;
 
@@ -13,18 +13,18 @@ use crate::{Error, Result};
 /// A table of plain bytes.
 pub(crate) type Table = heed::Database<'static, Bytes, Bytes>;
 
-/// The format of the folder. It changes with any change of a table's meaning.
+/// The format of the folder. It changes whenever the meaning of a table changes.
 const FORMAT: u32 = 1;
 const FORMAT_KEY: &[u8] = b"format";
 
-/// Room for one more piece of a result and what comes with it: a disk with less is full.
+/// Space for one more chunk of a result with its rows: a disk with less counts as full.
 #[cfg(unix)]
 const FULL_DISK_BYTES: u64 = 128 << 10;
 
-/// How a store is opened.
+/// The options for opening a store.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Address space to begin with. It is doubled whenever it runs out.
+    /// Initial size of the memory map. It is doubled whenever it is full.
     pub map_bytes: usize,
 }
 
@@ -46,33 +46,33 @@ pub struct Store {
     pub(crate) tables: Tables,
 }
 
-/// The tables there are.
+/// The tables of the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tables {
-    /// What concerns the folder as a whole.
+    /// Rows about the folder as a whole.
     pub(crate) meta: Table,
     /// Caller, grant, handle → summary.
     pub(crate) results: Table,
-    /// Body, number → piece.
+    /// Body, number → chunk.
     pub(crate) chunks: Table,
     /// Expiry, row of `results` → nothing.
     pub(crate) expiry: Table,
     /// Caller, body → row of `results`.
     pub(crate) queue: Table,
-    /// Caller → bytes kept.
+    /// Caller → bytes stored.
     pub(crate) usage: Table,
-    /// Body that is coming in → when it was last heard of.
+    /// Incoming body → time of its last write.
     pub(crate) pending: Table,
     /// Name → token.
     pub(crate) tokens: Table,
     /// Id → task.
     pub(crate) tasks: Table,
-    /// Server → what it was seen to offer.
+    /// Server → its catalog.
     pub(crate) catalogue: Table,
 }
 
 impl Store {
-    /// Opens the store in `folder`, or makes it. Several processes may have it open at once.
+    /// Opens the store in `folder`, or creates it. Several processes may have it open at once.
     pub fn open(folder: &Path, options: Options) -> Result<Self> {
         let mut builder = EnvOpenOptions::new().read_txn_without_tls();
         builder
@@ -82,12 +82,12 @@ impl Store {
         // SAFETY: the files are changed by this engine alone, under its own lock file; the folder is
         // private to its owner, and no flag that weakens locking or durability is set.
         let env = unsafe { builder.open(folder) }?;
-        // Readers of processes that were killed would pin old pages for ever.
+        // Readers of killed processes would pin old pages forever.
         env.clear_stale_readers()?;
         let gate = RwLock::new(());
-        // Before anything is written: what we cannot read, we leave as it is.
-        retrying(&env, &gate, || check_format(&env))?;
-        let tables = retrying(&env, &gate, || create_tables(&env))?;
+        // Checked before anything is written: a folder of another format stays unchanged.
+        with_map_growth(&env, &gate, || check_format(&env))?;
+        let tables = with_map_growth(&env, &gate, || create_tables(&env))?;
         let store = Self { env, gate, tables };
         store.write(|txn| match tables.meta.get(txn, FORMAT_KEY)? {
             Some(_) => Ok(()),
@@ -96,7 +96,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Copies everything as it is at one moment into another folder.
+    /// Copies a snapshot of the store into another folder.
     pub fn copy_to(&self, folder: &Path) -> Result<()> {
         let to = folder.join("data.mdb");
         self.env
@@ -104,14 +104,14 @@ impl Store {
         Ok(())
     }
 
-    /// A number that grows with every write, by whatever process.
+    /// Returns a number that grows with every write of any process.
     pub(crate) fn version(&self) -> usize {
         self.env.info().last_txn_id
     }
 
     /// Runs `f` on a snapshot.
     pub(crate) fn read<T>(&self, mut f: impl FnMut(&RoTxn<'_>) -> Result<T>) -> Result<T> {
-        retrying(&self.env, &self.gate, || {
+        with_map_growth(&self.env, &self.gate, || {
             let txn = self.env.read_txn()?;
             f(&txn)
         })
@@ -119,22 +119,22 @@ impl Store {
 
     /// Runs `f` in a transaction that is on disk when this returns.
     ///
-    /// `f` may run again from the start, on a larger map; what it did before is undone by then.
+    /// `f` may run again from the start, on a larger map; its earlier writes are rolled back first.
     pub(crate) fn write<T>(&self, mut f: impl FnMut(&mut RwTxn<'_>) -> Result<T>) -> Result<T> {
-        let written = retrying(&self.env, &self.gate, || {
+        let written = with_map_growth(&self.env, &self.gate, || {
             let mut txn = self.env.write_txn()?;
             let value = f(&mut txn)?;
             txn.commit()?;
             Ok(value)
         });
-        written.map_err(|error| told_of_disk(&self.env, error))
+        written.map_err(|error| detect_full_disk(&self.env, error))
     }
 }
 
-/// A write that got only part of its bytes onto a full disk is reported by the engine as a plain I/O
-/// error; the disk itself knows better.
+/// Converts an I/O error into [`Error::DiskFull`] if the disk is full: the engine reports a partial write to
+/// a full disk as a plain I/O error.
 #[cfg(unix)]
-pub(crate) fn told_of_disk(env: &Env<WithoutTls>, error: Error) -> Error {
+pub(crate) fn detect_full_disk(env: &Env<WithoutTls>, error: Error) -> Error {
     let io = match &error {
         Error::Engine(heed::Error::Io(error)) => error.raw_os_error(),
         Error::Engine(heed::Error::Mdb(MdbError::Other(errno))) => Some(*errno),
@@ -151,7 +151,7 @@ pub(crate) fn told_of_disk(_env: &Env<WithoutTls>, error: Error) -> Error {
     error
 }
 
-/// Refuses a folder that another version wrote. A new one has no format yet.
+/// Rejects a folder of another format. A new folder has no format yet.
 fn check_format(env: &Env<WithoutTls>) -> Result<()> {
     let opened = env.open_databases_and_commit(env.read_txn()?, |opener, txn| {
         let meta = opener.open_database::<Bytes, Bytes>(txn, Some("meta"))?;
@@ -217,8 +217,8 @@ fn create_tables(env: &Env<WithoutTls>) -> Result<Tables> {
     })
 }
 
-/// Runs `f`, resizing the map for as long as that is what stops it.
-pub(crate) fn retrying<T, E: Failure>(
+/// Runs `f`, and again after resizing the map, as long as it fails because the map is too small.
+pub(crate) fn with_map_growth<T, E: Failure>(
     env: &Env<WithoutTls>,
     gate: &RwLock<()>,
     mut f: impl FnMut() -> Result<T, E>,
@@ -227,20 +227,20 @@ pub(crate) fn retrying<T, E: Failure>(
         let (error, map_bytes) = {
             let _running = gate.read();
             match f() {
-                Err(error) => (error.of_store()?, env.info().map_size),
+                Err(error) => (error.into_store_error()?, env.info().map_size),
                 done => return done,
             }
         };
         let new_bytes = match error {
             Error::Engine(heed::Error::Mdb(MdbError::MapFull)) => map_bytes.saturating_mul(2),
-            // Another process has grown it: zero adopts its size.
+            // Another process has grown the map: zero adopts its size.
             Error::Engine(heed::Error::Mdb(MdbError::MapResized)) => 0,
             other => return Err(other.into()),
         };
         let _alone = gate.write();
-        // While we waited for the gate another thread may have done it.
+        // Another thread may have resized the map while this one waited for the gate.
         if env.info().map_size == map_bytes {
-            // SAFETY: every transaction of this process runs under the gate, which we hold alone.
+            // SAFETY: every transaction of this process runs under the gate, which this thread holds exclusively.
             unsafe { env.resize(new_bytes) }.map_err(Error::from)?;
         }
     }

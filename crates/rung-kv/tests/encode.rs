@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use rung_edn::{BigDecimal, BigInt, BigRational, Name, Value};
-use rung_kv::encode::{decode, encode, put, take};
+use rung_kv::encode::{decode, decode_part, encode, encode_part};
 
 /// Values of one kind, in which the order of bytes is that of the values.
 fn kinds() -> Vec<BoxedStrategy<Value>> {
@@ -76,7 +76,7 @@ fn values() -> impl Strategy<Value = Value> {
 
 fn part(value: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();
-    put(value, &mut bytes);
+    encode_part(value, &mut bytes);
     bytes
 }
 
@@ -84,7 +84,7 @@ proptest! {
     #[test]
     fn what_is_encoded_is_decoded(value in values()) {
         prop_assert_eq!(&decode(&encode(&value)).unwrap(), &value);
-        prop_assert_eq!(&take(&part(&value)).unwrap(), &value);
+        prop_assert_eq!(&decode_part(&part(&value)).unwrap(), &value);
     }
 
     #[test]
@@ -110,6 +110,6 @@ proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(prop_oneof![0_u8..0x60, any::<u8>()], 0..40)) {
         let _decoded = decode(&bytes);
-        let _taken = take(&bytes);
+        let _taken = decode_part(&bytes);
     }
 }

@@ -1,4 +1,4 @@
-//! Folders of tables: order, ranges, transactions, growth, and who may write.
+//! Folders of tables: order, ranges, transactions, growth, and read-only access.
 
 #![allow(clippy::unwrap_used)]
 
@@ -119,7 +119,7 @@ proptest! {
             let expected: Vec<Vec<u8>> = model.keys().filter(|key| within(key)).cloned().collect();
             let bounds = || (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
             let forth = kv.read(|view| -> Result<Vec<Vec<u8>>> { view.range(table, bounds())?.map(|pair| Ok(pair?.0.to_vec())).collect() }).unwrap();
-            let mut back = kv.read(|view| -> Result<Vec<Vec<u8>>> { view.range_back(table, bounds())?.map(|pair| Ok(pair?.0.to_vec())).collect() }).unwrap();
+            let mut back = kv.read(|view| -> Result<Vec<Vec<u8>>> { view.range_reverse(table, bounds())?.map(|pair| Ok(pair?.0.to_vec())).collect() }).unwrap();
             prop_assert_eq!(&forth, &expected);
             back.reverse();
             prop_assert_eq!(&back, &expected);

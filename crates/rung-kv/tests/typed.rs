@@ -10,28 +10,31 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rung_edn::{BigDecimal, BigInt, Name, Value, read};
 use rung_fault::{Code, Coded as _};
-use rung_kv::typed::{Act, Entry, Kind, Op, Plain, Snapshot, Span, Tables, Type};
+use rung_kv::typed::{
+    KeySpan, PlainTable, Snapshot, TableAction, TableEntry, TableKind, TableOp, TypedTables,
+    ValueType,
+};
 use rung_kv::{Error, Kv, KvOptions, Result, encode};
 
-fn open(folder: &Path) -> Tables {
-    Tables::new(Arc::new(Kv::open(folder, KvOptions::default()).unwrap()))
+fn open(folder: &Path) -> TypedTables {
+    TypedTables::new(Arc::new(Kv::open(folder, KvOptions::default()).unwrap()))
 }
 
 fn edn(text: &str) -> Value {
     read(text).unwrap()
 }
 
-fn span(text: &str) -> Span {
-    Span::read(edn(text), &Type::Data).unwrap()
+fn span(text: &str) -> KeySpan {
+    KeySpan::parse(edn(text), &ValueType::Data).unwrap()
 }
 
-/// The operations of a transaction that is written so.
-fn ops(text: &str) -> Result<Vec<Op>> {
+/// Parses the operations of a transaction.
+fn ops(text: &str) -> Result<Vec<TableOp>> {
     let ops = edn(text).as_sequence().unwrap().to_vec();
-    Op::read_all(ops, None, &Type::Data, &Type::Data)
+    TableOp::parse_all(ops, None, &ValueType::Data, &ValueType::Data)
 }
 
-fn transact(tables: &Tables, text: &str) -> Result<()> {
+fn transact(tables: &TypedTables, text: &str) -> Result<()> {
     tables.transact(&ops(text)?)
 }
 
@@ -46,17 +49,21 @@ fn message<T>(result: Result<T>) -> String {
     }
 }
 
-fn pair(entry: Result<Entry<'_>>) -> Result<(Value, Value)> {
+fn pair(entry: Result<TableEntry<'_>>) -> Result<(Value, Value)> {
     let entry = entry?;
     Ok((entry.key()?, entry.value()?))
 }
 
-/// A plain table, which is there.
-fn plain<T>(tables: &Tables, name: &str, f: impl Fn(Plain<'_>) -> Result<T>) -> Result<T> {
+/// Runs `f` on an existing plain table.
+fn plain<T>(
+    tables: &TypedTables,
+    name: &str,
+    f: impl Fn(PlainTable<'_>) -> Result<T>,
+) -> Result<T> {
     tables.read(|snapshot| f(snapshot.plain(name)?.expect("it is there")))
 }
 
-fn names(snapshot: Snapshot<'_>) -> Result<Vec<(String, Kind)>> {
+fn names(snapshot: Snapshot<'_>) -> Result<Vec<(String, TableKind)>> {
     snapshot.names()?.collect()
 }
 
@@ -65,28 +72,28 @@ fn names(snapshot: Snapshot<'_>) -> Result<Vec<(String, Kind)>> {
 #[test]
 fn a_type_is_read_in_every_spelling() {
     for text in [":long", "\"long\"", "\":long\""] {
-        assert_eq!(Type::read(&edn(text)).unwrap(), Type::Long);
+        assert_eq!(ValueType::parse(&edn(text)).unwrap(), ValueType::Long);
     }
-    let tuple = Type::Tuple(vec![Type::String, Type::Long]);
+    let tuple = ValueType::Tuple(vec![ValueType::String, ValueType::Long]);
     for text in [
         "[:string :long]",
         "[\"string\" \":long\"]",
         "(:string :long)",
     ] {
-        assert_eq!(Type::read(&edn(text)).unwrap(), tuple);
+        assert_eq!(ValueType::parse(&edn(text)).unwrap(), tuple);
     }
-    let error = message(Type::read(&edn(":int")));
-    assert!(error.starts_with(":int is no type"), "{error}");
+    let error = message(ValueType::parse(&edn(":int")));
+    assert!(error.starts_with(":int is not a type"), "{error}");
     assert!(
         error.contains(":data, :string, :long, :float, :double, :bigint, :bigdec, :bytes"),
         "{error}"
     );
     for text in ["[]", "[[:long]]", "[:long :int]", "7", "nil"] {
-        message(Type::read(&edn(text)));
+        message(ValueType::parse(&edn(text)));
     }
     let long = Value::text("x".repeat(1_000_000));
     assert!(
-        message(Type::read(&long)).len() < 400,
+        message(ValueType::parse(&long)).len() < 400,
         "what is long is cut"
     );
 }
@@ -119,16 +126,22 @@ fn a_type_takes_what_it_can_hold() {
         ("[:string :double]", "(:a 1)", "[\":a\" 1.0]"),
     ];
     for (of, given, fitted) in fits {
-        let value = Type::read(&edn(of)).unwrap().fit(edn(given)).unwrap();
+        let value = ValueType::parse(&edn(of))
+            .unwrap()
+            .convert(edn(given))
+            .unwrap();
         assert_eq!(value, edn(fitted), "{given} as {of}");
     }
-    let tenth = Type::Float.fit(edn("0.1")).unwrap();
+    let tenth = ValueType::Float.convert(edn("0.1")).unwrap();
     assert!(matches!(tenth, Value::Float(number) if number.to_bits() == 0.1_f32.to_bits()));
     assert!(matches!(
-        Type::Float.fit(edn("16777216")).unwrap(),
+        ValueType::Float.convert(edn("16777216")).unwrap(),
         Value::Float(_)
     ));
-    assert!(matches!(Type::Double.fit(tenth).unwrap(), Value::Double(_)));
+    assert!(matches!(
+        ValueType::Double.convert(tenth).unwrap(),
+        Value::Double(_)
+    ));
 }
 
 #[test]
@@ -158,44 +171,47 @@ fn a_type_refuses_what_it_cannot_hold() {
         ("[:string]", "[nil]"),
     ];
     for (of, given) in refused {
-        message(Type::read(&edn(of)).unwrap().fit(edn(given)));
+        message(ValueType::parse(&edn(of)).unwrap().convert(edn(given)));
     }
-    let error = message(Type::Long.fit(edn("\"7\"")));
-    assert_eq!(error, "\"7\" is a string, and cannot be taken as :long");
-    let tuple = Type::Tuple(vec![Type::String]);
+    let error = message(ValueType::Long.convert(edn("\"7\"")));
+    assert_eq!(error, "\"7\" is a string and cannot be stored as :long");
+    let tuple = ValueType::Tuple(vec![ValueType::String]);
     let of_length = |length| Value::Vector(vec![Value::text("a".repeat(length))]);
-    tuple.fit(of_length(255)).unwrap();
-    assert!(message(tuple.fit(of_length(256))).contains("256 bytes"));
+    tuple.convert(of_length(255)).unwrap();
+    assert!(message(tuple.convert(of_length(256))).contains("256 bytes"));
 }
 
-fn scalars() -> Vec<(Type, BoxedStrategy<Value>)> {
+fn scalars() -> Vec<(ValueType, BoxedStrategy<Value>)> {
     let name = || "([a-c]{1,2}/)?[a-c.]{1,3}".prop_map(Name::new);
     let text = prop_oneof!["[a-c\u{0}]{0,4}", "\\PC{0,8}"];
     let bytes = prop::collection::vec(prop_oneof![0_u8..2, Just(255)], 0..4);
     let decimal = (-300_i64..300, -3_i64..3);
     vec![
-        (Type::String, text.prop_map(Value::text).boxed()),
+        (ValueType::String, text.prop_map(Value::text).boxed()),
         (
-            Type::Long,
+            ValueType::Long,
             prop_oneof![-3_i64..3, any::<i64>()]
                 .prop_map(Value::Long)
                 .boxed(),
         ),
-        (Type::Float, any::<f32>().prop_map(Value::Float).boxed()),
         (
-            Type::Double,
+            ValueType::Float,
+            any::<f32>().prop_map(Value::Float).boxed(),
+        ),
+        (
+            ValueType::Double,
             prop_oneof![any::<f64>(), -2.0..2.0]
                 .prop_map(Value::Double)
                 .boxed(),
         ),
         (
-            Type::BigInt,
+            ValueType::BigInt,
             any::<i128>()
                 .prop_map(|number| Value::integer(BigInt::from(number) * i64::MAX))
                 .boxed(),
         ),
         (
-            Type::BigDec,
+            ValueType::BigDec,
             decimal
                 .prop_map(|(digits, scale)| {
                     Value::BigDec(Arc::new(BigDecimal::new(digits.into(), scale)))
@@ -203,38 +219,41 @@ fn scalars() -> Vec<(Type, BoxedStrategy<Value>)> {
                 .boxed(),
         ),
         (
-            Type::Bytes,
+            ValueType::Bytes,
             bytes.prop_map(|bytes| Value::Bytes(bytes.into())).boxed(),
         ),
-        (Type::Keyword, name().prop_map(Value::Keyword).boxed()),
-        (Type::Symbol, name().prop_map(Value::Symbol).boxed()),
-        (Type::Boolean, any::<bool>().prop_map(Value::Bool).boxed()),
+        (ValueType::Keyword, name().prop_map(Value::Keyword).boxed()),
+        (ValueType::Symbol, name().prop_map(Value::Symbol).boxed()),
         (
-            Type::Instant,
+            ValueType::Boolean,
+            any::<bool>().prop_map(Value::Bool).boxed(),
+        ),
+        (
+            ValueType::Instant,
             prop_oneof![-3_i64..3, any::<i64>()]
                 .prop_map(Value::Instant)
                 .boxed(),
         ),
-        (Type::Uuid, any::<u128>().prop_map(Value::Uuid).boxed()),
+        (ValueType::Uuid, any::<u128>().prop_map(Value::Uuid).boxed()),
     ]
 }
 
 /// A type, and some values of it.
-fn typed() -> impl Strategy<Value = (Type, Vec<Value>)> {
+fn typed() -> impl Strategy<Value = (ValueType, Vec<Value>)> {
     let scalar = || (0..scalars().len()).prop_map(|at| scalars().swap_remove(at));
     let alone =
         scalar().prop_flat_map(|(of, values)| (Just(of), prop::collection::vec(values, 1..12)));
     let tuple = (scalar(), scalar()).prop_flat_map(|((a, one), (b, other))| {
         let tuples = (one, other).prop_map(|(one, other)| Value::Vector(vec![one, other]));
         (
-            Just(Type::Tuple(vec![a, b])),
+            Just(ValueType::Tuple(vec![a, b])),
             prop::collection::vec(tuples, 1..12),
         )
     });
     let alike = scalar().prop_flat_map(|(of, value)| {
         let tuples = prop::collection::vec(value, 0..4).prop_map(Value::Vector);
         (
-            Just(Type::Tuple(vec![of])),
+            Just(ValueType::Tuple(vec![of])),
             prop::collection::vec(tuples, 1..12),
         )
     });
@@ -249,10 +268,10 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let tables = open(folder.path());
         let puts = values.iter().map(|value| Value::Vector(vec![Value::keyword("put"), value.clone(), value.clone()]));
-        tables.transact(&Op::read_all(puts.collect(), Some("t"), &of, &of).unwrap()).unwrap();
+        tables.transact(&TableOp::parse_all(puts.collect(), Some("t"), &of, &of).unwrap()).unwrap();
         let natural: BTreeSet<Value> = values.into_iter().collect();
         let natural: Vec<(Value, Value)> = natural.into_iter().map(|value| (value.clone(), value)).collect();
-        let kept: Vec<_> = plain(&tables, "t", |table| table.range(&Span::all())?.map(pair).collect()).unwrap();
+        let kept: Vec<_> = plain(&tables, "t", |table| table.range(&KeySpan::all())?.map(pair).collect()).unwrap();
         prop_assert_eq!(kept, natural, "what is written with types is read without them");
     }
 }
@@ -271,20 +290,23 @@ fn a_range_is_read_in_every_spelling_or_refused() {
     ] {
         let all = span(text);
         assert!(matches!(
-            (all.from, all.to, all.back),
+            (all.from, all.to, all.reverse),
             (Bound::Unbounded, Bound::Unbounded, false)
         ));
     }
-    let typed = Span::read(edn("[\":closed-open-back\" 5N 1]"), &Type::Double).unwrap();
+    let typed = KeySpan::parse(edn("[\":closed-open-back\" 5N 1]"), &ValueType::Double).unwrap();
     assert_eq!(typed.to, Bound::Included(5.0.into()));
     assert_eq!(typed.from, Bound::Excluded(1.0.into()));
-    let refuse = |text| message(Span::read(edn(text), &Type::Long));
+    let refuse = |text| message(KeySpan::parse(edn(text), &ValueType::Long));
     let error = refuse("[:between 1 2]");
-    assert!(error.starts_with(":between is no kind of range"), "{error}");
+    assert!(
+        error.starts_with(":between is not a kind of range"),
+        "{error}"
+    );
     assert!(error.contains(":all, :at-least, :at-most, :closed, :closed-open, :open, :open-closed, :greater-than, :less-than"), "{error}");
     assert_eq!(
         refuse("[:closed 1]"),
-        "a range :closed has 2 bounds, and 1 are given"
+        "a range :closed has 2 bounds; the call passes 1"
     );
     for text in [
         "[]",
@@ -301,7 +323,7 @@ fn a_range_is_read_in_every_spelling_or_refused() {
     }
 }
 
-/// Every kind of range, with what it covers given its bounds in the order in which they are written.
+/// Every kind of range, with the test for its keys, given its bounds in the order in which they are written.
 type Covers = fn(&Value, &Value, &Value) -> bool;
 const KINDS: [(&str, usize, Covers); 9] = [
     ("all", 0, |_, _, _| true),
@@ -314,7 +336,7 @@ const KINDS: [(&str, usize, Covers); 9] = [
     ("greater-than", 1, |key, a, _| key > a),
     ("less-than", 1, |key, a, _| key < a),
 ];
-/// The same backwards, where they differ: the first bound is the high one.
+/// The backward kinds, if their bounds differ: the first bound is the high one.
 const BACK: [(&str, Covers); 4] = [
     ("closed", |key, a, b| b <= key && key <= a),
     ("closed-open", |key, a, b| b < key && key <= a),
@@ -323,14 +345,14 @@ const BACK: [(&str, Covers); 4] = [
 ];
 
 /// All eighteen ranges with these bounds, and which of the keys each should give in which order.
-fn spans(keys: &[Value], a: &Value, b: &Value) -> Vec<(String, Span, Vec<Value>)> {
+fn spans(keys: &[Value], a: &Value, b: &Value) -> Vec<(String, KeySpan, Vec<Value>)> {
     let mut spans = Vec::new();
     for (kind, bounds, covers) in KINDS {
         for back in [false, true] {
             let name = format!("{kind}{}", if back { "-back" } else { "" });
             let mut parts = vec![Value::keyword(&name)];
             parts.extend([a.clone(), b.clone()].into_iter().take(bounds));
-            let span = Span::read(Value::Vector(parts), &Type::Data).unwrap();
+            let span = KeySpan::parse(Value::Vector(parts), &ValueType::Data).unwrap();
             let swapped = BACK.iter().find(|(other, _)| back && *other == kind);
             let covers = swapped.map_or(covers, |(_, covers)| *covers);
             let mut covered: Vec<Value> = keys
@@ -358,25 +380,25 @@ fn short_value() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-fn put(key: Value, value: Value) -> Op {
-    Op {
+fn put(key: Value, value: Value) -> TableOp {
+    TableOp {
         table: "plain".to_owned(),
-        act: Act::Put(key, value),
+        action: TableAction::Put(key, value),
     }
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> impl Strategy<Value = TableOp> {
     let values = || prop::collection::vec(short_value(), 0..5);
-    let lists = |act| Op {
+    let lists = |act| TableOp {
         table: "lists".to_owned(),
-        act,
+        action: act,
     };
     prop_oneof![
         6 => (short_value(), short_value()).prop_map(|(key, value)| put(key, value)),
-        2 => short_value().prop_map(|key| Op { table: "plain".to_owned(), act: Act::Delete(key) }),
-        6 => (short_value(), values()).prop_map(move |(key, values)| lists(Act::PutList(key, values))),
-        2 => (short_value(), values()).prop_map(move |(key, values)| lists(Act::DeleteList(key, values))),
-        1 => short_value().prop_map(move |key| lists(Act::Delete(key))),
+        2 => short_value().prop_map(|key| TableOp { table: "plain".to_owned(), action: TableAction::Delete(key) }),
+        6 => (short_value(), values()).prop_map(move |(key, values)| lists(TableAction::PutList(key, values))),
+        2 => (short_value(), values()).prop_map(move |(key, values)| lists(TableAction::DeleteList(key, values))),
+        1 => short_value().prop_map(move |key| lists(TableAction::Delete(key))),
     ]
 }
 
@@ -387,19 +409,19 @@ struct Model {
 }
 
 impl Model {
-    fn apply(&mut self, op: &Op) {
-        match op.act.clone() {
-            Act::Put(key, value) => {
+    fn apply(&mut self, op: &TableOp) {
+        match op.action.clone() {
+            TableAction::Put(key, value) => {
                 self.plain.insert(key, value);
             }
-            Act::Delete(key) if op.table == "plain" => {
+            TableAction::Delete(key) if op.table == "plain" => {
                 self.plain.remove(&key);
             }
-            Act::Delete(key) => {
+            TableAction::Delete(key) => {
                 self.lists.remove(&key);
             }
-            Act::PutList(key, values) => self.lists.entry(key).or_default().extend(values),
-            Act::DeleteList(key, values) => {
+            TableAction::PutList(key, values) => self.lists.entry(key).or_default().extend(values),
+            TableAction::DeleteList(key, values) => {
                 let list = self.lists.entry(key).or_default();
                 for value in &values {
                     list.remove(value);
@@ -414,7 +436,7 @@ impl Model {
 fn compare(snapshot: Snapshot<'_>, model: &Model, a: &Value, b: &Value) -> Result<()> {
     let plain = snapshot.plain("plain")?.expect("it was made");
     let keys: Vec<Value> = model.plain.keys().cloned().collect();
-    assert_eq!(plain.count(&Span::all())?, keys.len() as u64);
+    assert_eq!(plain.count(&KeySpan::all())?, keys.len() as u64);
     assert_eq!(plain.get(a)?.as_ref(), model.plain.get(a));
     for (name, span, covered) in spans(&keys, a, b) {
         let found = plain.range(&span)?.map(|entry| entry?.key());
@@ -436,7 +458,7 @@ fn compare(snapshot: Snapshot<'_>, model: &Model, a: &Value, b: &Value) -> Resul
     let lists = snapshot.list("lists")?.expect("it was made");
     let keys: Vec<Value> = model.lists.keys().cloned().collect();
     assert_eq!(
-        lists.count(&Span::all())?,
+        lists.count(&KeySpan::all())?,
         model
             .lists
             .values()
@@ -458,10 +480,10 @@ fn compare(snapshot: Snapshot<'_>, model: &Model, a: &Value, b: &Value) -> Resul
                     .map(|value| (key.clone(), value)),
             );
         }
-        let below = Span {
+        let below = KeySpan {
             from: Bound::Unbounded,
             to: Bound::Included(b.clone()),
-            back: true,
+            reverse: true,
         };
         let found = lists
             .range(&span, &below)?
@@ -488,8 +510,8 @@ proptest! {
     fn tables_are_sorted_maps(transactions in prop::collection::vec(prop::collection::vec(op(), 0..20), 1..4), a in short_value(), b in short_value()) {
         let folder = tempfile::tempdir().unwrap();
         let tables = open(folder.path());
-        tables.create("plain", Kind::Plain).unwrap();
-        tables.create("lists", Kind::List).unwrap();
+        tables.create("plain", TableKind::Plain).unwrap();
+        tables.create("lists", TableKind::List).unwrap();
         let mut model = Model::default();
         for transaction in transactions {
             tables.transact(&transaction).unwrap();
@@ -507,7 +529,7 @@ fn no_more_is_read_than_is_asked_for() {
     let tables = open(folder.path());
     let puts = (0..100_000_i64).map(|number| put(number.into(), number.into()));
     tables.transact(&puts.collect::<Vec<_>>()).unwrap();
-    // An entry that cannot be read, as the one hundred and first.
+    // The one hundred and first entry cannot be decoded.
     let engine = tables.kv().table("kv/1").unwrap().unwrap();
     let broken = [encode::encode(&99.into()), vec![0]].concat();
     tables
@@ -517,7 +539,7 @@ fn no_more_is_read_than_is_asked_for() {
     let first = |limit: usize| {
         plain(&tables, "plain", |table| {
             table
-                .range(&Span::all())?
+                .range(&KeySpan::all())?
                 .take(limit)
                 .map(pair)
                 .collect::<Result<Vec<_>>>()
@@ -527,7 +549,7 @@ fn no_more_is_read_than_is_asked_for() {
     assert_eq!(hundred.last().unwrap().0, 99.into());
     assert!(matches!(first(101), Err(Error::Corrupt(_))));
     let after = plain(&tables, "plain", |table| {
-        let page = table.range(&Span::all())?.skip(101).take(2);
+        let page = table.range(&KeySpan::all())?.skip(101).take(2);
         page.map(|entry| entry?.key()).collect::<Result<Vec<_>>>()
     });
     assert_eq!(
@@ -559,21 +581,21 @@ fn operations_are_read_in_every_spelling() {
         .read(|snapshot| {
             let names = names(snapshot)?;
             let expected = [
-                (":colon", Kind::Plain),
-                ("l", Kind::List),
-                ("t", Kind::Plain),
+                (":colon", TableKind::Plain),
+                ("l", TableKind::List),
+                ("t", TableKind::Plain),
             ];
             assert_eq!(names, expected.map(|(name, kind)| (name.to_owned(), kind)));
             let table = snapshot.plain("t")?.unwrap();
             let pairs = table
-                .range(&Span::all())?
+                .range(&KeySpan::all())?
                 .map(pair)
                 .collect::<Result<Vec<_>>>()?;
             let expected = [("1", "\"one\""), ("2", "\"two\""), ("[\"a\" 3]", "3")];
             assert_eq!(pairs, expected.map(|(key, value)| (edn(key), edn(value))));
             let list = snapshot.list("l")?.unwrap();
             let values = list
-                .values(&1.into(), &Span::all())?
+                .values(&1.into(), &KeySpan::all())?
                 .collect::<Result<Vec<_>>>()?;
             assert_eq!(values, [0.into(), 1.into(), 3.into()]);
             Ok::<_, Error>(())
@@ -585,7 +607,9 @@ fn operations_are_read_in_every_spelling() {
         edn("[:put \"k\" 6 :string :long]"),
     ];
     tables
-        .transact(&Op::read_all(given, Some("t"), &Type::Long, &Type::String).unwrap())
+        .transact(
+            &TableOp::parse_all(given, Some("t"), &ValueType::Long, &ValueType::String).unwrap(),
+        )
         .unwrap();
     let read = |key: &str| plain(&tables, "t", |table| table.get(&edn(key))).unwrap();
     assert_eq!(
@@ -598,29 +622,29 @@ fn operations_are_read_in_every_spelling() {
 fn an_operation_that_is_none_is_told_by_its_index() {
     let refused = [
         ("7", "a vector"),
-        ("[]", "it is empty"),
+        ("[]", "the vector is empty"),
         (
             "[:upsert \"t\" 1 1]",
-            ":upsert is nothing that can be done; there are :put, :del, :put-list, :del-list",
+            ":upsert is not an operation; the operations are :put, :del, :put-list, :del-list",
         ),
         ("[:put]", "name of a table"),
         ("[:put 7 1 1]", "name of a table"),
-        ("[:put \"t\"]", "its key is missing"),
-        ("[:put \"t\" 1]", "its value is missing"),
+        ("[:put \"t\"]", "the key is missing"),
+        ("[:put \"t\" 1]", "the value is missing"),
         (
             "[:put-list \"t\" 1 1]",
-            "its values are a vector, and not a long",
+            "the values must be a vector, not a long",
         ),
-        ("[:put \"t\" 1 1 :int]", ":int is no type"),
+        ("[:put \"t\" 1 1 :int]", ":int is not a type"),
         (
             "[:put \"t\" 1 \"a\" :long :long]",
-            "cannot be taken as :long",
+            "cannot be stored as :long",
         ),
         (
             "[:put \"t\" 1 1 :long :long :append]",
-            "it ends with :append",
+            "an unexpected element :append",
         ),
-        ("[:del \"t\" 1 :long :long]", "it ends with :long"),
+        ("[:del \"t\" 1 :long :long]", "an unexpected element :long"),
     ];
     for (op, expected) in refused {
         let error = message(ops(&format!("[[:put \"t\" 1 1] {op}]")));
@@ -638,22 +662,31 @@ fn a_transaction_that_fails_leaves_nothing() {
     transact(&tables, "[[:put \"t\" 1 1] [:put-list \"l\" 1 [1]]]").unwrap();
     let long = "a".repeat(600);
     let refused = [
-        ("[:put \"t\" nil 1]".to_owned(), "nil is no key"),
-        ("[:put \"t\" 1 nil]".to_owned(), "nil is no value"),
-        ("[:put-list \"l\" 1 [2 nil]]".to_owned(), "nil is no value"),
+        ("[:put \"t\" nil 1]".to_owned(), "the key must not be nil"),
+        ("[:put \"t\" 1 nil]".to_owned(), "the value must not be nil"),
+        (
+            "[:put-list \"l\" 1 [2 nil]]".to_owned(),
+            "the value must not be nil",
+        ),
         (
             format!("[:put \"t\" \"{long}\" 1]"),
-            "the key has 601 bytes when encoded, and may have 511",
+            "the key has 601 bytes when encoded; the maximum is 511",
         ),
         (
             format!("[:put-list \"l\" 1 [\"{long}\"]]"),
-            "together has 610 bytes",
+            "the key with a value of its list has 610 bytes",
         ),
-        ("[:put-list \"t\" 1 [1]]".to_owned(), "\"t\" is a plain one"),
-        ("[:del-list \"t\" 1 [1]]".to_owned(), "\"t\" is a plain one"),
+        (
+            "[:put-list \"t\" 1 [1]]".to_owned(),
+            "\"t\" is a plain table",
+        ),
+        (
+            "[:del-list \"t\" 1 [1]]".to_owned(),
+            "\"t\" is a plain table",
+        ),
         (
             "[:put \"\" 1 1]".to_owned(),
-            "the name of a table has 1 to 511 bytes",
+            "the name of a table must have 1 to 511 bytes",
         ),
     ];
     for (op, expected) in refused {
@@ -670,7 +703,7 @@ fn a_transaction_that_fails_leaves_nothing() {
                     snapshot.plain("t")?.unwrap().get(&1.into())?,
                     Some(1.into())
                 );
-                assert_eq!(snapshot.list("l")?.unwrap().count(&Span::all())?, 1);
+                assert_eq!(snapshot.list("l")?.unwrap().count(&KeySpan::all())?, 1);
                 Ok::<_, Error>(())
             })
             .unwrap();
@@ -682,9 +715,9 @@ fn a_transaction_that_fails_leaves_nothing() {
         Some(Value::text(long.as_str())),
         "a value may be longer than a key"
     );
-    let beyond = Span::read(
+    let beyond = KeySpan::parse(
         Value::Vector(vec![Value::keyword("at-most"), Value::text(long)]),
-        &Type::Data,
+        &ValueType::Data,
     )
     .unwrap();
     let of_list = tables.read(|snapshot| {
@@ -709,13 +742,13 @@ fn a_transaction_grows_the_map_and_makes_many_tables() {
         max_tables: 13,
         ..KvOptions::default()
     };
-    let tables = Tables::new(Arc::new(Kv::open(folder.path(), options).unwrap()));
-    let many = |count: i64| -> Vec<Op> {
+    let tables = TypedTables::new(Arc::new(Kv::open(folder.path(), options).unwrap()));
+    let many = |count: i64| -> Vec<TableOp> {
         let value = Value::text("v".repeat(1_000));
         (0..3_000)
-            .map(|number| Op {
+            .map(|number| TableOp {
                 table: format!("t{}", number % count),
-                act: Act::Put(number.into(), value.clone()),
+                action: TableAction::Put(number.into(), value.clone()),
             })
             .collect()
     };
@@ -725,13 +758,13 @@ fn a_transaction_grows_the_map_and_makes_many_tables() {
     tables
         .read(|snapshot| {
             assert_eq!(names(snapshot)?.len(), 12);
-            snapshot.plain("t7")?.unwrap().count(&Span::all())
+            snapshot.plain("t7")?.unwrap().count(&KeySpan::all())
         })
         .map(|length| assert_eq!(length, 250))
         .unwrap();
     tables.drop("t7").unwrap();
     transact(&tables, "[[:put-list \"again\" 1 [1]]]").unwrap();
-    let again = tables.read(|snapshot| snapshot.list("again")?.unwrap().count(&Span::all()));
+    let again = tables.read(|snapshot| snapshot.list("again")?.unwrap().count(&KeySpan::all()));
     assert_eq!(
         again.unwrap(),
         1,
@@ -745,9 +778,9 @@ fn a_transaction_grows_the_map_and_makes_many_tables() {
 fn a_table_is_of_one_kind_until_it_is_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let tables = open(folder.path());
-    tables.create("t", Kind::Plain).unwrap();
-    tables.create("t", Kind::Plain).unwrap();
-    message(tables.create("t", Kind::List));
+    tables.create("t", TableKind::Plain).unwrap();
+    tables.create("t", TableKind::Plain).unwrap();
+    message(tables.create("t", TableKind::List));
     assert!(message(tables.read(|snapshot| snapshot.list("t").map(drop))).contains("plain"));
     transact(&tables, "[[:put \"t\" 1 1] [:put \"t\" 2 2]]").unwrap();
     tables.clear("t").unwrap();
@@ -755,13 +788,15 @@ fn a_table_is_of_one_kind_until_it_is_dropped() {
     tables.drop("t").unwrap();
     tables.drop("t").unwrap();
     assert!(tables.read(names).unwrap().is_empty());
-    tables.create("t", Kind::List).unwrap();
-    assert!(message(tables.read(|snapshot| snapshot.plain("t").map(drop))).contains("lists"));
+    tables.create("t", TableKind::List).unwrap();
+    assert!(
+        message(tables.read(|snapshot| snapshot.plain("t").map(drop))).contains("is a list table")
+    );
     message(tables.read(|snapshot| snapshot.plain("").map(drop)));
     drop(tables);
     assert_eq!(
         open(folder.path()).read(names).unwrap(),
-        [("t".to_owned(), Kind::List)]
+        [("t".to_owned(), TableKind::List)]
     );
 }
 
@@ -775,13 +810,13 @@ fn a_snapshot_stays_as_it_was() {
             let write = || {
                 transact(&tables, "[[:put \"t\" 1 2] [:put \"t\" 2 2]]")?;
                 tables.drop("gone")?;
-                // It takes the place of the one that is gone.
+                // The new table reuses the engine table of the dropped one.
                 transact(&tables, "[[:put \"new\" 7 7]]")
             };
             std::thread::scope(|scope| scope.spawn(write).join()).unwrap()?;
             let table = snapshot.plain("t")?.unwrap();
             assert_eq!(
-                (table.get(&1.into())?, table.count(&Span::all())?),
+                (table.get(&1.into())?, table.count(&KeySpan::all())?),
                 (Some(1.into()), 1)
             );
             assert_eq!(
@@ -797,7 +832,7 @@ fn a_snapshot_stays_as_it_was() {
         Some(2.into())
     );
     assert_eq!(
-        plain(&tables, "new", |table| table.count(&Span::all())).unwrap(),
+        plain(&tables, "new", |table| table.count(&KeySpan::all())).unwrap(),
         1
     );
 }
@@ -806,7 +841,7 @@ fn a_snapshot_stays_as_it_was() {
 fn reading_makes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let tables = open(folder.path());
-    let look = |tables: &Tables| {
+    let look = |tables: &TypedTables| {
         tables.read(|snapshot| {
             assert!(snapshot.plain("t")?.is_none() && snapshot.list("t")?.is_none());
             names(snapshot)
@@ -820,7 +855,7 @@ fn reading_makes_nothing() {
         writable: false,
         ..KvOptions::default()
     };
-    let open_to_read = || Tables::new(Arc::new(Kv::open(folder.path(), reading).unwrap()));
+    let open_to_read = || TypedTables::new(Arc::new(Kv::open(folder.path(), reading).unwrap()));
     let before = std::fs::read(folder.path().join("data.mdb")).unwrap();
     assert!(look(&open_to_read()).unwrap().is_empty());
     let refused = transact(&open_to_read(), "[[:put \"t\" 1 1]]").unwrap_err();
@@ -839,7 +874,7 @@ fn reading_makes_nothing() {
 fn what_one_writer_makes_another_sees() {
     let folder = tempfile::tempdir().unwrap();
     let kv = Arc::new(Kv::open(folder.path(), KvOptions::default()).unwrap());
-    let (one, other) = (Tables::new(kv.clone()), Tables::new(kv));
+    let (one, other) = (TypedTables::new(kv.clone()), TypedTables::new(kv));
     for number in 0..5 {
         transact(&one, &format!("[[:put \"one{number}\" 1 1]]")).unwrap();
         transact(&other, &format!("[[:put \"other{number}\" 1 1]]")).unwrap();
@@ -847,7 +882,7 @@ fn what_one_writer_makes_another_sees() {
             snapshot
                 .plain(&format!("other{number}"))?
                 .unwrap()
-                .count(&Span::all())
+                .count(&KeySpan::all())
         });
         assert_eq!(found.unwrap(), 1);
     }

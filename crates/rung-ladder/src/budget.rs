@@ -1,20 +1,20 @@
-//! How much may go out. Every literal limit of the ladder is here, and nowhere else.
+//! The budget of a reply. Every literal limit of the ladder is defined here, and nowhere else.
 
 /// The bound of one reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     /// Bytes of the whole serialised reply.
     pub max_bytes: usize,
-    /// Items of each collection at the top of the reply, where its face has such a cap.
+    /// Items of each collection at the top of the reply, if its face has such a cap.
     pub max_items: Option<usize>,
-    /// Where the bytes are counted.
+    /// The context in which bytes are counted.
     pub measure: Measure,
 }
 
-/// Where JSON will stand, which decides what it costs there.
+/// The context of the JSON, which decides how many bytes it takes there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Measure {
-    /// As itself.
+    /// The JSON is not quoted.
     #[default]
     Bare,
     /// Inside a JSON string, as the text of a content block, where every quote costs another byte.
@@ -22,7 +22,7 @@ pub enum Measure {
 }
 
 impl Budget {
-    /// A budget of bytes alone.
+    /// Creates a budget without a cap on items.
     pub const fn bytes(max_bytes: usize) -> Self {
         Self {
             max_bytes,
@@ -31,7 +31,7 @@ impl Budget {
         }
     }
 
-    /// Whether `value` has no collection at its top that is larger than the cap.
+    /// Returns true if no collection at the top of `value` is larger than the cap.
     pub fn allows_items(&self, value: &serde_json::Value) -> bool {
         use serde_json::Value;
         let few = |value: &Value| match (value, self.max_items) {
@@ -44,7 +44,7 @@ impl Budget {
         }
     }
 
-    /// The same budget with `bytes` of it already spent, as on an envelope.
+    /// Returns the budget that is left after `bytes` were spent, for example on an envelope.
     #[must_use]
     pub fn less(self, bytes: usize) -> Self {
         Self {
@@ -60,12 +60,12 @@ impl Default for Budget {
     }
 }
 
-/// The numbers and what they bound.
+/// The limits.
 pub mod limits {
-    /// Bytes of a reply where nobody said otherwise.
+    /// Bytes of a reply by default.
     pub const REPLY_BYTES: usize = 50_000;
 
-    /// Bytes of what an error says happened; it can repeat what the caller sent, which can be anything.
+    /// Bytes of an error message; it can repeat the caller's input, which has no limit.
     pub const ERROR_BYTES: usize = 4_096;
 
     /// Code points of a window by default.
@@ -87,14 +87,14 @@ pub mod limits {
     pub const PATTERN_CHARS: usize = 1_024;
     /// Memory that a compiled regular expression may take.
     ///
-    /// With [`SEARCH_BYTES`] it bounds what one step of a search costs, and so how late a search can
-    /// notice that nobody waits for it.
+    /// With [`SEARCH_BYTES`] it bounds the cost of one step of a search, and so how late a search
+    /// notices that it was cancelled.
     pub const PATTERN_BYTES: usize = 256 << 10;
     /// The longest match that is sure to be found whole, and the overlap of the sliding search.
     pub const MATCH_BYTES: usize = 16 << 10;
-    /// What the sliding search holds at once.
+    /// Bytes that the sliding search holds at once.
     pub const SEARCH_BYTES: usize = 64 << 10;
-    /// How much of a JSON string is decoded at once.
+    /// Bytes of a JSON string that are decoded at once.
     pub const DECODE_BYTES: usize = 16 << 10;
 
     /// Bytes of a JSON path's text. Every path of a record is shorter: [`PREVIEW_DEPTH`] steps of at most
@@ -102,7 +102,7 @@ pub mod limits {
     pub const PATH_BYTES: usize = 16 << 10;
     /// Bytes of a step in a record's path. A member whose name is longer is named by its position.
     pub const STEP_BYTES: usize = 64;
-    /// Bytes of a member's name that a path can pass by.
+    /// Bytes of a member's name that a path can pass.
     pub const NAME_BYTES: usize = 64 << 10;
     /// Steps of a JSON path.
     pub const PATH_SEGMENTS: usize = 256;
@@ -111,8 +111,8 @@ pub mod limits {
     pub const ATOM_CHARS: usize = 64;
     /// Entries of an object that are shown or hidden together.
     pub const OBJECT_ENTRIES: usize = 32;
-    /// Levels of nesting that a preview descends; what lies deeper is shown empty.
+    /// Levels of nesting that a preview descends; deeper values are shown empty.
     pub const PREVIEW_DEPTH: usize = 128;
-    /// Bytes of a handle or resource address; what is longer is a text like any other.
+    /// Bytes of a handle or resource address; a longer text is treated as any other.
     pub const HANDLE_BYTES: usize = 2_048;
 }

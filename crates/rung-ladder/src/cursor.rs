@@ -1,8 +1,8 @@
-//! Where a caller stopped reading, in a form only we can make.
+//! Cursors: positions where a caller stopped reading, sealed with a key.
 //!
 //! A cursor is bound to what is read (subject and field), to its content (digest) and to the grant it
-//! is read under, by a keyed MAC. So three things are told apart: one we never issued for this read, one
-//! whose text has changed since, and one that is good. It carries no authority: the read it continues is
+//! is read under, by a keyed MAC. So three cases are distinguished: a cursor that was not issued for this read, one
+//! whose text has changed since, and a valid one. A cursor carries no authority: the read that it continues is
 //! permitted or refused on its own.
 
 use std::ops::Range;
@@ -11,64 +11,64 @@ use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::scan::Kind;
+use crate::scan::JsonKind;
 use crate::{Error, Path, Result};
 
-/// The secret that makes cursors ours.
+/// The secret key that seals cursors.
 #[derive(Clone)]
 pub struct CursorKey([u8; 32]);
 
-/// What a cursor is bound to.
+/// The read that a cursor is bound to.
 #[derive(Debug, Clone, Copy)]
 pub struct Binding<'a> {
-    /// The record or result that is read.
+    /// The record or result.
     pub subject: &'a str,
-    /// The field of it.
+    /// The field of the subject.
     pub field: &'a str,
     /// The content's digest or revision.
     pub digest: &'a str,
-    /// The grant it is read under.
+    /// The grant of the read.
     pub grant: &'a str,
 }
 
-/// What is being read, and so what an offset into it counts.
+/// The read that a position continues. It decides the unit of the offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// A text, from a code point on.
+pub enum CursorTarget {
+    /// A text, forward from a code point.
     Text(Path),
-    /// A text, up to a code point.
+    /// A text, backward from a code point.
     Before(Path),
-    /// What a path leads to, from an item on.
+    /// The items that a path leads to, from an item on.
     Items(Path),
-    /// One of these items, from a code point on.
+    /// One item of a path, from a code point on.
     Item(Path, u64),
     /// The matches of a pattern in a text, from a code point on.
     Hits(Path, String),
 }
 
-/// Where to go on.
+/// The position where reading continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// In what.
-    pub place: Place,
-    /// From where in it.
+    /// The read to continue.
+    pub target: CursorTarget,
+    /// The offset in it, in code points or items.
     pub offset: u64,
-    /// How much to read next, in code points.
+    /// The size of the next window, in code points.
     pub limit_chars: u64,
-    /// A short way there, where one is known.
+    /// A shortcut to the position, if known.
     pub shortcut: Option<Shortcut>,
 }
 
-/// What was learnt on the way to a position, so that going on does not begin at the document's start again.
+/// Byte offsets and lengths for a position, so that continuing need not scan from the start of the document.
 ///
-/// It is only good for the bytes it was learnt from, which the digest in a cursor's binding sees to.
+/// A shortcut is only valid for the same bytes, which the digest in a cursor's binding ensures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shortcut {
-    /// The text of one value, and where in it the position is.
+    /// A position in the text of one value.
     Text {
-        /// What the value is.
-        kind: Kind,
-        /// Its bytes in the document.
+        /// The kind of the value.
+        kind: JsonKind,
+        /// The range of the value in the document.
         span: Range<u64>,
         /// The text's length in bytes.
         size_bytes: u64,
@@ -76,22 +76,22 @@ pub enum Shortcut {
         size_chars: u64,
         /// Bytes of the text before the position.
         bytes: u64,
-        /// Bytes of the value before it, which are more where escapes stand.
+        /// Bytes of the value before the position: more than `bytes` if there are escapes.
         raw: u64,
     },
     /// The next item of a list.
     Item {
-        /// Where in the document it begins.
+        /// The offset in the document where it begins.
         at: u64,
-        /// Items that the path leads to in all.
+        /// The total number of items.
         original: u64,
     },
 }
 
 impl Position {
-    /// Its shortcut, if it can be one of a document of `len_bytes`. A position is plain data, and what somebody
-    /// made up must lead nowhere rather than astray.
-    pub(crate) fn sound_shortcut(&self, len_bytes: u64) -> Option<&Shortcut> {
+    /// Returns the shortcut if it is plausible for a document of `len_bytes`. A position is plain data, and a made-up
+    /// shortcut must be ignored.
+    pub(crate) fn valid_shortcut(&self, len_bytes: u64) -> Option<&Shortcut> {
         let shortcut = self.shortcut.as_ref()?;
         let sound = match shortcut {
             Shortcut::Text {
@@ -102,7 +102,7 @@ impl Position {
                 bytes,
                 raw,
             } => {
-                let quotes = 2 * u64::from(*kind == Kind::String);
+                let quotes = 2 * u64::from(*kind == JsonKind::String);
                 let length = span.end.checked_sub(span.start)?.checked_sub(quotes)?;
                 span.end <= len_bytes
                     && *raw <= length
@@ -124,27 +124,27 @@ impl Position {
 pub struct Cursor(String);
 
 impl Cursor {
-    /// The text to hand out.
+    /// Returns the text of the cursor.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text to hand out.
+    /// Returns the text of the cursor.
     pub fn into_string(self) -> String {
         self.0
     }
 }
 
-/// A position that was opened before what it points into was read.
+/// An opened position whose content digest was not checked yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unread {
-    /// Where to go on, if the content is still the same.
+pub struct UncheckedCursor {
+    /// The position, valid if the content is unchanged.
     pub position: Position,
     digest: [u8; TAG_BYTES],
 }
 
-impl Unread {
-    /// Refuses where the content, whose digest is known by now, has changed since.
+impl UncheckedCursor {
+    /// Fails if the digest of the content is not the one that the cursor was sealed for.
     pub fn check(&self, key: &CursorKey, binding: &Binding<'_>) -> Result<()> {
         if self.digest == key.digest_tag(binding) {
             Ok(())
@@ -158,17 +158,17 @@ const VERSION: u8 = 1;
 const TAG_BYTES: usize = 8;
 const MAC_BYTES: usize = 16;
 
-/// The bytes of a position: its place, its shortcut, and their numbers; then the path and the pattern.
+/// The binary form of a position: its target, its shortcut, and their numbers; then the path and the pattern.
 ///
-/// Numbers are written seven bits at a time, the low ones first: most are small, and agents pay for each letter.
+/// Numbers are written as LEB128: most are small, and each character of a cursor costs an agent tokens.
 impl Position {
     fn to_bytes(&self) -> Vec<u8> {
-        let (kind, path, index, pattern) = match &self.place {
-            Place::Text(path) => (0, path, 0, ""),
-            Place::Before(path) => (1, path, 0, ""),
-            Place::Items(path) => (2, path, 0, ""),
-            Place::Item(path, index) => (3, path, *index, ""),
-            Place::Hits(path, pattern) => (4, path, 0, pattern.as_str()),
+        let (kind, path, index, pattern) = match &self.target {
+            CursorTarget::Text(path) => (0, path, 0, ""),
+            CursorTarget::Before(path) => (1, path, 0, ""),
+            CursorTarget::Items(path) => (2, path, 0, ""),
+            CursorTarget::Item(path, index) => (3, path, *index, ""),
+            CursorTarget::Hits(path, pattern) => (4, path, 0, pattern.as_str()),
         };
         let path = path.to_string();
         let mut bytes = vec![kind];
@@ -191,10 +191,10 @@ impl Position {
                 raw,
             }) => {
                 bytes.push(match kind {
-                    Kind::Object => 2,
-                    Kind::Array => 3,
-                    Kind::String => 4,
-                    Kind::Scalar => 5,
+                    JsonKind::Object => 2,
+                    JsonKind::Array => 3,
+                    JsonKind::String => 4,
+                    JsonKind::Scalar => 5,
                 });
                 for number in [
                     span.start,
@@ -213,7 +213,7 @@ impl Position {
         bytes
     }
 
-    /// `None` for what is not one of ours, which a seal rules out.
+    /// Returns `None` for invalid bytes, which a valid seal rules out.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (place, mut rest) = bytes.split_first()?;
         let rest = &mut rest;
@@ -224,10 +224,10 @@ impl Position {
         let (shortcut, after) = rest.split_first()?;
         *rest = after;
         let kind = match shortcut {
-            2 => Some(Kind::Object),
-            3 => Some(Kind::Array),
-            4 => Some(Kind::String),
-            5 => Some(Kind::Scalar),
+            2 => Some(JsonKind::Object),
+            3 => Some(JsonKind::Array),
+            4 => Some(JsonKind::String),
+            5 => Some(JsonKind::Scalar),
             _ => None,
         };
         let shortcut = match (shortcut, kind) {
@@ -251,12 +251,12 @@ impl Position {
             .split_at_checked(path_bytes)?;
         let path = Path::from_own_text(path).ok()?;
         Some(Self {
-            place: match place {
-                0 => Place::Text(path),
-                1 => Place::Before(path),
-                2 => Place::Items(path),
-                3 => Place::Item(path, index),
-                4 => Place::Hits(path, pattern.to_owned()),
+            target: match place {
+                0 => CursorTarget::Text(path),
+                1 => CursorTarget::Before(path),
+                2 => CursorTarget::Items(path),
+                3 => CursorTarget::Item(path, index),
+                4 => CursorTarget::Hits(path, pattern.to_owned()),
                 _ => return None,
             },
             offset,
@@ -288,12 +288,12 @@ fn read_number(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 impl CursorKey {
-    /// The key of these random bytes.
+    /// Creates the key of these random bytes.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// Characters of the cursor that [`Self::seal`] makes for a position: nothing else decides how many.
+    /// Returns the length of the cursor that [`Self::seal`] makes for a position. It depends on the position alone.
     pub fn sealed_chars(position: &Position) -> usize {
         let bytes = 1 + 2 * TAG_BYTES + position.to_bytes().len() + MAC_BYTES;
         BASE64URL_NOPAD.encode_len(bytes)
@@ -302,7 +302,7 @@ impl CursorKey {
     /// Seals `position` for `binding`.
     pub fn seal(&self, binding: &Binding<'_>, position: &Position) -> Cursor {
         let mut bytes = vec![VERSION];
-        bytes.extend(self.place_tag(binding));
+        bytes.extend(self.subject_tag(binding));
         bytes.extend(self.digest_tag(binding));
         bytes.extend(position.to_bytes());
         let mac = self.mac("cursor", &[&bytes]).finalize().into_bytes();
@@ -312,13 +312,13 @@ impl CursorKey {
 
     /// Opens a cursor that must have been sealed for `binding`.
     pub fn open(&self, cursor: &str, binding: &Binding<'_>) -> Result<Position> {
-        let opened = self.open_unread(cursor, binding)?;
+        let opened = self.open_unchecked(cursor, binding)?;
         opened.check(self, binding)?;
         Ok(opened.position)
     }
 
-    /// Opens a cursor into something whose content is not known yet: the digest is left to be checked.
-    pub fn open_unread(&self, cursor: &str, binding: &Binding<'_>) -> Result<Unread> {
+    /// Opens a cursor before the content is known: the digest has to be checked later.
+    pub fn open_unchecked(&self, cursor: &str, binding: &Binding<'_>) -> Result<UncheckedCursor> {
         let bytes = BASE64URL_NOPAD
             .decode(cursor.as_bytes())
             .map_err(|_| Error::CursorInvalid)?;
@@ -329,22 +329,24 @@ impl CursorKey {
             .verify_truncated_left(mac)
             .map_err(|_| Error::CursorInvalid)?;
 
-        // From here on the bytes are ours, so the order of the checks reveals nothing.
+        // From here on the bytes are authentic, so the order of the checks reveals nothing.
         let sealed = body.strip_prefix(&[VERSION]).and_then(|rest| {
             let (place, rest) = rest.split_first_chunk::<TAG_BYTES>()?;
             let (digest, rest) = rest.split_first_chunk::<TAG_BYTES>()?;
             Some((place, digest, Position::from_bytes(rest)?))
         });
         match sealed {
-            Some((place, digest, position)) if *place == self.place_tag(binding) => Ok(Unread {
-                position,
-                digest: *digest,
-            }),
+            Some((place, digest, position)) if *place == self.subject_tag(binding) => {
+                Ok(UncheckedCursor {
+                    position,
+                    digest: *digest,
+                })
+            }
             _ => Err(Error::CursorInvalid),
         }
     }
 
-    fn place_tag(&self, binding: &Binding<'_>) -> [u8; TAG_BYTES] {
+    fn subject_tag(&self, binding: &Binding<'_>) -> [u8; TAG_BYTES] {
         let parts = [binding.subject, binding.field, binding.grant].map(str::as_bytes);
         self.tag("place", &parts)
     }
@@ -358,7 +360,7 @@ impl CursorKey {
         *mac.first_chunk().expect("a MAC is longer than a tag")
     }
 
-    /// Lengths go in with the parts, so that no two lists of parts run together.
+    /// Lengths are included, so that no two lists of parts give the same input.
     fn mac(&self, purpose: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
@@ -389,7 +391,7 @@ mod tests {
 
     fn position() -> Position {
         Position {
-            place: Place::Text(path()),
+            target: CursorTarget::Text(path()),
             offset: 4096,
             limit_chars: 4096,
             shortcut: None,
@@ -399,12 +401,12 @@ mod tests {
     #[test]
     fn every_place_survives_the_seal() {
         for place in [
-            Place::Text(Path::root()),
-            Place::Before(path()),
-            Place::Items(path()),
-            Place::Item(path(), u64::MAX),
-            Place::Hits(path(), "a\0b\u{1F980}".to_owned()),
-            Place::Hits(Path::root(), String::new()),
+            CursorTarget::Text(Path::root()),
+            CursorTarget::Before(path()),
+            CursorTarget::Items(path()),
+            CursorTarget::Item(path(), u64::MAX),
+            CursorTarget::Hits(path(), "a\0b\u{1F980}".to_owned()),
+            CursorTarget::Hits(Path::root(), String::new()),
         ] {
             for shortcut in [
                 None,
@@ -413,7 +415,7 @@ mod tests {
                     original: u64::MAX,
                 }),
                 Some(Shortcut::Text {
-                    kind: Kind::String,
+                    kind: JsonKind::String,
                     span: 1..u64::MAX,
                     size_bytes: 127,
                     size_chars: 128,
@@ -422,7 +424,7 @@ mod tests {
                 }),
             ] {
                 let position = Position {
-                    place: place.clone(),
+                    target: place.clone(),
                     offset: u64::MAX,
                     limit_chars: 1,
                     shortcut,
@@ -470,13 +472,13 @@ mod tests {
                 grant: "g2",
                 ..BINDING
             },
-            // Foreign and changed: foreign says less.
+            // Foreign and changed: `CursorInvalid` reveals less.
             Binding {
                 grant: "g2",
                 digest: "sha256:bb",
                 ..BINDING
             },
-            // The same letters, split elsewhere.
+            // The same characters, split elsewhere.
             Binding {
                 subject: "cin_a/messages:m-1t",
                 field: "ext",

@@ -1,15 +1,15 @@
-//! What was left out of a reply, and how to get it.
+//! Records of what was left out of a reply, and how to read it.
 
 use serde::Serialize;
 
 use crate::Path;
 use crate::path::Segment;
 
-/// What stands in place of a value that did not fit.
+/// The replacement of a value that did not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// A shortened form of it.
+    /// A shortened form of the value.
     Preview,
     /// Nothing.
     Omitted,
@@ -26,19 +26,19 @@ pub enum Cut {
         path: Path,
         /// The cap that was applied.
         limit: u64,
-        /// Items still there.
+        /// Items that are still in the reply.
         returned: u64,
-        /// Items there were.
+        /// Items of the original.
         original: u64,
     },
     /// The reply as a whole was over its bytes.
     Bytes {
-        /// What was shortened.
+        /// The shortened value.
         #[serde(serialize_with = "as_text")]
         path: Path,
         /// The budget.
         limit: u64,
-        /// What stands there now.
+        /// The replacement.
         mode: Mode,
     },
     /// A text lost its tail.
@@ -48,14 +48,14 @@ pub enum Cut {
         path: Path,
         /// The cap that was applied, in code points.
         limit: u64,
-        /// Code points still there.
+        /// Code points that are still in the reply.
         returned: u64,
-        /// Code points there were.
+        /// Code points of the original.
         original: u64,
     },
 }
 
-/// Where reading goes on after a cut.
+/// The position where reading continues after a cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Continuation {
     /// The rest, as a path into the original. After a lost tail of items it ends in a slice.
@@ -65,14 +65,14 @@ pub struct Continuation {
 }
 
 impl Cut {
-    /// The place that was cut.
+    /// Returns the path of the cut value.
     pub fn path(&self) -> &Path {
         match self {
             Self::Items { path, .. } | Self::Bytes { path, .. } | Self::Chars { path, .. } => path,
         }
     }
 
-    /// Where to read on in the original.
+    /// Returns the position in the original where reading continues.
     pub fn continuation(&self) -> Continuation {
         let (path, offset_chars) = match self {
             Self::Items { path, returned, .. } => (path.then(Segment::Slice(*returned, None)), 0),

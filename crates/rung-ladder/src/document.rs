@@ -1,4 +1,4 @@
-//! Bytes that are read a piece at a time.
+//! Documents: bytes that are read a piece at a time.
 //!
 //! Everything that reads parts works on a [`Document`], so a text in memory, a stored result and one
 //! string inside a stored JSON document are windowed by the same code, with memory that does not depend
@@ -12,21 +12,21 @@ use crate::budget::limits;
 use crate::text::{chars_in, lines_in, nth_char};
 use crate::{Error, Result};
 
-/// A place in a text whose three coordinates are known.
+/// A position in a text in bytes, code points and lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mark {
-    /// Bytes before it.
+    /// Bytes before the position.
     pub bytes: u64,
-    /// Code points that begin before it.
+    /// Code points that begin before the position.
     pub chars: u64,
-    /// Line breaks before it.
+    /// Line breaks before the position.
     pub lines: u64,
 }
 
 impl Mark {
-    /// The place behind `bytes`, which follow this one.
+    /// Returns the position after `bytes`, which follow this one.
     #[must_use]
-    pub fn behind(self, bytes: &[u8]) -> Self {
+    pub fn after(self, bytes: &[u8]) -> Self {
         Self {
             bytes: self.bytes + bytes.len() as u64,
             chars: self.chars + chars_in(bytes),
@@ -35,12 +35,12 @@ impl Mark {
     }
 }
 
-/// Some bytes of a document, borrowed from it or shared with whoever read them.
+/// Some bytes of a document, borrowed from it or shared.
 #[derive(Debug, Clone)]
 pub enum Piece<'d> {
-    /// They lie in the document.
+    /// Borrowed from the document.
     Borrowed(&'d [u8]),
-    /// They were fetched, and are a part of what was fetched.
+    /// A range of fetched bytes.
     Shared(Arc<[u8]>, Range<usize>),
 }
 
@@ -71,26 +71,26 @@ impl From<Vec<u8>> for Piece<'_> {
     }
 }
 
-/// Bytes that can be read from anywhere.
+/// Bytes with random access.
 pub trait Document {
-    /// What reading can fail with.
+    /// The error of a failed read.
     type Error: From<Error>;
 
-    /// Its length.
+    /// Returns the length in bytes.
     fn len_bytes(&self) -> u64;
 
-    /// Its length in code points; `None` says that it is not text.
+    /// Returns the length in code points; `None` if the document is not text.
     fn len_chars(&self) -> Option<u64>;
 
-    /// Some bytes from `offset` on: at least one where `offset` lies inside, none at or past the end.
+    /// Returns some bytes from `offset` on: at least one if `offset` lies inside, none at or past the end.
     fn piece(&self, offset: u64) -> Result<Piece<'_>, Self::Error>;
 
-    /// A known place at or before the code point `chars`.
+    /// Returns a known position at or before the code point `chars`.
     fn near_char(&self, _chars: u64) -> Result<Mark, Self::Error> {
         Ok(Mark::default())
     }
 
-    /// A known place at or before the start of the line with `lines` line breaks before it.
+    /// Returns a known position at or before the start of the line with `lines` line breaks before it.
     fn near_line(&self, _lines: u64) -> Result<Mark, Self::Error> {
         Ok(Mark::default())
     }
@@ -112,7 +112,7 @@ impl Document for str {
     }
 }
 
-/// Bytes that nobody has called text.
+/// Bytes that are not declared as text.
 impl Document for [u8] {
     type Error = Error;
 
@@ -131,15 +131,15 @@ impl Document for [u8] {
 }
 
 /// A part of a document, as a document.
-pub(crate) struct Part<'d, D: ?Sized> {
+pub(crate) struct DocumentPart<'d, D: ?Sized> {
     doc: &'d D,
     span: Range<u64>,
     chars: Option<u64>,
-    /// A place in it that is known already.
+    /// A known position in it.
     near: Mark,
 }
 
-impl<'d, D: Document + ?Sized> Part<'d, D> {
+impl<'d, D: Document + ?Sized> DocumentPart<'d, D> {
     pub(crate) fn new(doc: &'d D, span: Range<u64>) -> Result<Self, D::Error> {
         let mut part = Self {
             doc,
@@ -153,8 +153,8 @@ impl<'d, D: Document + ?Sized> Part<'d, D> {
         Ok(part)
     }
 
-    /// A part of which the length and a place are known already.
-    pub(crate) fn known(doc: &'d D, span: Range<u64>, chars: u64, near: Mark) -> Self {
+    /// Creates a part whose length and one position are known already.
+    pub(crate) fn with_known_chars(doc: &'d D, span: Range<u64>, chars: u64, near: Mark) -> Self {
         Self {
             doc,
             span,
@@ -164,7 +164,7 @@ impl<'d, D: Document + ?Sized> Part<'d, D> {
     }
 }
 
-impl<D: Document + ?Sized> Document for Part<'_, D> {
+impl<D: Document + ?Sized> Document for DocumentPart<'_, D> {
     type Error = D::Error;
 
     fn len_bytes(&self) -> u64 {
@@ -186,12 +186,12 @@ impl<D: Document + ?Sized> Document for Part<'_, D> {
     }
 
     fn near_char(&self, chars: u64) -> Result<Mark, D::Error> {
-        Ok(nearest(self.near, chars))
+        Ok(near_or_start(self.near, chars))
     }
 }
 
-/// A known place if it lies before what is looked for, else the beginning.
-fn nearest(near: Mark, chars: u64) -> Mark {
+/// Returns the known position if it lies before the wanted one, else the beginning.
+fn near_or_start(near: Mark, chars: u64) -> Mark {
     if near.chars <= chars {
         near
     } else {
@@ -201,22 +201,22 @@ fn nearest(near: Mark, chars: u64) -> Mark {
 
 /// The text of one JSON string inside a document, with its escapes undone.
 ///
-/// It is decoded as it is read; going on where the last piece ended costs nothing extra.
+/// The text is decoded as it is read; continuing where the last piece ended costs nothing extra.
 pub(crate) struct Unescaped<'d, D: ?Sized> {
-    raw: Part<'d, D>,
+    raw: DocumentPart<'d, D>,
     bytes: u64,
     chars: u64,
-    /// A place in it that is known already.
+    /// A known position in it.
     near: Mark,
-    /// Where the last read began and ended: bytes of raw text, and of decoded text, before each.
-    known: Cell<[(u64, u64); 2]>,
+    /// The start and end of the last read: bytes of raw text, and of decoded text, before each.
+    last_read: Cell<[(u64, u64); 2]>,
 }
 
 impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
-    /// `span` is what stands between the quotes.
+    /// `span` is the range between the quotes.
     pub(crate) fn new(doc: &'d D, span: Range<u64>) -> Result<Self, D::Error> {
         let mut text = Self {
-            raw: Part {
+            raw: DocumentPart {
                 doc,
                 span,
                 chars: None,
@@ -225,7 +225,7 @@ impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
             bytes: u64::MAX,
             chars: 0,
             near: Mark::default(),
-            known: Cell::default(),
+            last_read: Cell::default(),
         };
         let (mut bytes, mut chars) = (0, 0);
         loop {
@@ -241,7 +241,7 @@ impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
         Ok(text)
     }
 
-    /// A string of which the lengths and a place are known already, and where in the raw text that is.
+    /// Creates a string whose lengths and one position are known already. `raw` is that position in the raw text.
     pub(crate) fn known(
         doc: &'d D,
         span: Range<u64>,
@@ -250,21 +250,21 @@ impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
         raw: u64,
     ) -> Self {
         let text = Self {
-            raw: Part::known(doc, span, 0, Mark::default()),
+            raw: DocumentPart::with_known_chars(doc, span, 0, Mark::default()),
             bytes,
             chars,
             near,
-            known: Cell::default(),
+            last_read: Cell::default(),
         };
-        text.known.set([(raw, near.bytes); 2]);
+        text.last_read.set([(raw, near.bytes); 2]);
         text
     }
 
-    /// Bytes of raw text before a place in the decoded one.
+    /// Returns the bytes of raw text before a position in the decoded text.
     pub(crate) fn raw_before(&self, decoded: u64) -> Result<u64, D::Error> {
-        // Brings the place into the last read, and says where that begins.
+        // Moves the last read to the position, so that `last_read` has the start of that read.
         self.piece(decoded)?;
-        let [(mut raw, mut at), _] = self.known.get();
+        let [(mut raw, mut at), _] = self.last_read.get();
         while at < decoded {
             let piece = self.raw.piece(raw)?;
             let plain = memchr::memchr(b'\\', &piece).unwrap_or(piece.len()) as u64;
@@ -279,7 +279,7 @@ impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
         Ok(raw)
     }
 
-    /// Decodes some of the raw text from `at` on: how much of it was used, and what it means.
+    /// Decodes some of the raw text from `at` on. Returns how many raw bytes were used, and the decoded bytes.
     fn decode(&self, at: u64) -> Result<(u64, Vec<u8>), D::Error> {
         let mut raw = self.raw.piece(at)?;
         raw.truncate(limits::DECODE_BYTES);
@@ -300,7 +300,7 @@ impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
         Ok((used as u64, decoded))
     }
 
-    /// The escape that begins at `at`: how long it is, and what it stands for.
+    /// Returns the length and the character of the escape that begins at `at`.
     fn escape(&self, at: u64) -> Result<(usize, char), D::Error> {
         // `\uD83E\uDD80` is the longest escape there is.
         let mut escape = [0; 12];
@@ -331,7 +331,7 @@ impl<'d, D: Document + ?Sized> Unescaped<'d, D> {
     }
 }
 
-/// A `\u` escape or a pair of them; a surrogate without its twin means U+FFFD.
+/// Decodes a `\u` escape or a pair of them; a lone surrogate gives U+FFFD.
 fn unicode_escape(escape: &[u8]) -> (usize, char) {
     let unit = |at: usize| {
         let digits = std::str::from_utf8(escape.get(at..at + 4)?).ok()?;
@@ -363,11 +363,11 @@ impl<D: Document + ?Sized> Document for Unescaped<'_, D> {
     }
 
     fn near_char(&self, chars: u64) -> Result<Mark, D::Error> {
-        Ok(nearest(self.near, chars))
+        Ok(near_or_start(self.near, chars))
     }
 
     fn piece(&self, offset: u64) -> Result<Piece<'_>, D::Error> {
-        let [start, end] = self.known.get();
+        let [start, end] = self.last_read.get();
         let known = [end, start, (0, 0)];
         let (mut raw, mut decoded) = *known
             .iter()
@@ -377,7 +377,7 @@ impl<D: Document + ?Sized> Document for Unescaped<'_, D> {
             let (used, bytes) = self.decode(raw)?;
             let after = decoded + bytes.len() as u64;
             if offset < after {
-                self.known.set([(raw, decoded), (raw + used, after)]);
+                self.last_read.set([(raw, decoded), (raw + used, after)]);
                 let skip = usize::try_from(offset - decoded).expect("less than a piece");
                 let range = skip..bytes.len();
                 return Ok(Piece::Shared(bytes.into(), range));
@@ -400,7 +400,7 @@ fn count_chars<D: Document + ?Sized>(doc: &D) -> Result<u64, D::Error> {
     }
 }
 
-/// Where in the document the code point `chars` begins, or the end.
+/// Returns the position where the code point `chars` begins, or the end.
 pub(crate) fn find_char<D: Document + ?Sized>(doc: &D, chars: u64) -> Result<Mark, D::Error> {
     let mut mark = doc.near_char(chars)?;
     loop {
@@ -409,13 +409,13 @@ pub(crate) fn find_char<D: Document + ?Sized>(doc: &D, chars: u64) -> Result<Mar
             return Ok(mark);
         }
         match nth_char(&piece, chars - mark.chars) {
-            Ok(skip) => return Ok(mark.behind(&piece[..skip])),
-            Err(_) => mark = mark.behind(&piece),
+            Ok(skip) => return Ok(mark.after(&piece[..skip])),
+            Err(_) => mark = mark.after(&piece),
         }
     }
 }
 
-/// Where the line with `lines` line breaks before it begins, or the end.
+/// Returns the position of the line with `lines` line breaks before it, or the end.
 pub(crate) fn find_line<D: Document + ?Sized>(doc: &D, lines: u64) -> Result<Mark, D::Error> {
     let mut mark = doc.near_line(lines)?;
     while mark.lines < lines {
@@ -427,12 +427,12 @@ pub(crate) fn find_line<D: Document + ?Sized>(doc: &D, lines: u64) -> Result<Mar
         let end = memchr::memchr_iter(b'\n', &piece)
             .nth(wanted)
             .map_or(piece.len(), |at| at + 1);
-        mark = mark.behind(&piece[..end]);
+        mark = mark.after(&piece[..end]);
     }
     Ok(mark)
 }
 
-/// Up to `chars` code points from `mark` on.
+/// Returns up to `chars` code points from `mark` on.
 pub(crate) fn take_chars<D: Document + ?Sized>(
     doc: &D,
     mark: Mark,
@@ -445,7 +445,7 @@ pub(crate) fn take_chars<D: Document + ?Sized>(
         if piece.is_empty() {
             break;
         }
-        // A code point may go on in the next piece, so stop where one more would begin.
+        // A code point may continue in the next piece, so stop where one more would begin.
         match nth_char(&piece, left) {
             Ok(end) => {
                 bytes.extend_from_slice(&piece[..end]);

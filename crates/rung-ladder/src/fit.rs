@@ -1,4 +1,4 @@
-//! Making a JSON value fit a budget: still valid JSON, every cut on record.
+//! Makes a JSON value fit a budget: the result is valid JSON, and every cut is on record.
 //!
 //! A preview is grown, not cut down. It starts as a skeleton (the members of the outermost object, with empty
 //! lists, objects and long texts) and is revealed level by level: at level *n* a list shows its first *n* items,
@@ -21,22 +21,22 @@ use crate::handle::{is_handle, outside_handle};
 use crate::path::Segment;
 use crate::{Budget, Cut, Error, Measure, Path, Result};
 
-/// A value that fits, and what it took.
+/// A value that fits, and the cuts that were made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
     /// The value, or a preview of it, or null.
     pub value: Value,
-    /// What was cut; empty where nothing was.
+    /// The cuts; empty if nothing was cut.
     pub cuts: Vec<Cut>,
 }
 
-/// Bytes of `value` as compact JSON, where `measure` says.
+/// Returns the bytes of `value` as compact JSON in the context of `measure`.
 pub fn json_bytes(value: &impl serde::Serialize, measure: Measure) -> usize {
     json_bytes_within(value, measure, usize::MAX)
         .expect("what serialises, serialises into a counter")
 }
 
-/// Bytes of `value` as compact JSON, unless they are more than `max_bytes`.
+/// Returns the bytes of `value` as compact JSON; `None` if there are more than `max_bytes`.
 fn json_bytes_within(
     value: &impl serde::Serialize,
     measure: Measure,
@@ -71,9 +71,9 @@ fn json_bytes_within(
     Some(counter.bytes)
 }
 
-/// Makes `value` fit: it and the records of what was cut take at most `budget.max_bytes` together.
+/// Makes `value` fit: the value and the records of its cuts take at most `budget.max_bytes` together.
 ///
-/// `at` is where the value stands in the document that the caller keeps, and where its records point.
+/// `at` is the path of the value in the document that the caller stores; the records point there.
 pub fn fit(value: &Value, at: &Path, budget: &Budget) -> Result<Fitted> {
     let whole = budget.allows_items(value)
         && json_bytes_within(value, budget.measure, budget.max_bytes).is_some();
@@ -83,7 +83,7 @@ pub fn fit(value: &Value, at: &Path, budget: &Budget) -> Result<Fitted> {
             cuts: Vec::new(),
         });
     }
-    let mut preview = Preview::new(at, budget);
+    let mut preview = PreviewBuilder::new(at, budget);
     if let Some(root) = preview.grow(value) {
         return Ok(preview.finish(&root));
     }
@@ -103,28 +103,28 @@ pub fn fit(value: &Value, at: &Path, budget: &Budget) -> Result<Fitted> {
     Ok(omitted)
 }
 
-/// A value as the preview shows it.
-enum Shown<'v> {
-    /// All of it.
+/// A value in the preview.
+enum PreviewValue<'v> {
+    /// The whole value.
     Whole(&'v Value),
-    /// As much as the part with this number says.
+    /// As much as the part with this number shows.
     Part(usize),
 }
 
 /// A list, object or long text that may be shown in part.
-struct Part<'v> {
-    body: Body<'v>,
-    /// The part it lies in, and where.
+struct PreviewPart<'v> {
+    body: PreviewBody<'v>,
+    /// The enclosing part, and the step from there.
     place: Option<(usize, Segment)>,
     depth: usize,
-    /// What its record costs while it is incomplete.
+    /// Bytes of its record while it is incomplete.
     record_bytes: usize,
 }
 
-enum Body<'v> {
+enum PreviewBody<'v> {
     Text {
         text: &'v str,
-        /// Chunks it was given; before a handle it may show a little less.
+        /// Chunks allotted; before a handle a little less may be shown.
         chunks: usize,
         shown_bytes: usize,
         shown_chars: usize,
@@ -132,18 +132,18 @@ enum Body<'v> {
     },
     List {
         items: &'v [Value],
-        shown: Vec<Shown<'v>>,
-        /// How many it may ever show.
+        shown: Vec<PreviewValue<'v>>,
+        /// The most items that may be shown.
         most: usize,
     },
     Object {
         entries: &'v Map<String, Value>,
-        shown: Vec<Shown<'v>>,
+        shown: Vec<PreviewValue<'v>>,
     },
 }
 
-impl Body<'_> {
-    fn complete(&self) -> bool {
+impl PreviewBody<'_> {
+    fn is_complete(&self) -> bool {
         match self {
             Self::Text {
                 text, shown_bytes, ..
@@ -153,11 +153,11 @@ impl Body<'_> {
         }
     }
 
-    /// Whether another step would show more of it.
+    /// Returns true if another step would show more of it.
     fn can_grow(&self) -> bool {
         match self {
             Self::List { shown, most, .. } => shown.len() < *most,
-            Self::Text { .. } | Self::Object { .. } => !self.complete(),
+            Self::Text { .. } | Self::Object { .. } => !self.is_complete(),
         }
     }
 
@@ -169,7 +169,7 @@ impl Body<'_> {
         }
     }
 
-    /// How much is shown, in the terms that [`Body::shrink`] takes.
+    /// Returns the extent that is shown, in the units that [`PreviewBody::shrink`] takes.
     fn extent(&self) -> (usize, usize) {
         match self {
             Self::Text {
@@ -193,19 +193,19 @@ impl Body<'_> {
     }
 }
 
-struct Preview<'v, 'p> {
+struct PreviewBuilder<'v, 'p> {
     at: &'p Path,
     budget: &'p Budget,
-    parts: Vec<Part<'v>>,
-    /// The parts that still have something to show, in the order in which they will.
+    parts: Vec<PreviewPart<'v>>,
+    /// The parts that can still grow, in the order in which they will.
     growing: VecDeque<usize>,
-    /// Bytes of what is shown.
+    /// Bytes of the shown values.
     shown_bytes: usize,
-    /// Bytes of the records that what is not shown needs.
+    /// Bytes of the records for what is not shown.
     record_bytes: usize,
 }
 
-impl<'v, 'p> Preview<'v, 'p> {
+impl<'v, 'p> PreviewBuilder<'v, 'p> {
     fn new(at: &'p Path, budget: &'p Budget) -> Self {
         // Numbers in records are charged at their longest, so that what a step costs does not depend on
         // how far the preview has got.
@@ -224,11 +224,11 @@ impl<'v, 'p> Preview<'v, 'p> {
         }
     }
 
-    /// Reveals as much of `value` as fits, or nothing if the skeleton is too large already.
-    fn grow(&mut self, value: &'v Value) -> Option<Shown<'v>> {
+    /// Reveals as much of `value` as fits; `None` if the skeleton is too large already.
+    fn grow(&mut self, value: &'v Value) -> Option<PreviewValue<'v>> {
         let root = self.reveal(value, None, 0, 0);
         let mut fits = self.fits();
-        // What was done since the last state that fitted.
+        // The steps since the last state that fitted.
         let mut undo: Vec<(usize, (usize, usize))> = Vec::new();
         let mut level = 0;
         // A later state can fit although this one does not, since completing a part drops its record;
@@ -260,7 +260,7 @@ impl<'v, 'p> Preview<'v, 'p> {
         self.shown_bytes + self.record_bytes <= self.budget.max_bytes
     }
 
-    /// Whether no later state can fit either, so that the work at hand may be left where it is.
+    /// Returns true if no later state can fit either, so that the current step may be abandoned.
     fn overflows(&self) -> bool {
         self.shown_bytes > self.budget.max_bytes
     }
@@ -269,7 +269,7 @@ impl<'v, 'p> Preview<'v, 'p> {
     fn step(&mut self, number: usize, level: usize) {
         self.extend(number, level, 1);
         let part = &self.parts[number];
-        if part.body.complete() {
+        if part.body.is_complete() {
             self.record_bytes -= part.record_bytes;
         } else if part.body.can_grow() {
             self.growing.push_back(number);
@@ -283,11 +283,11 @@ impl<'v, 'p> Preview<'v, 'p> {
         place: Option<(usize, Segment)>,
         depth: usize,
         level: usize,
-    ) -> Shown<'v> {
+    ) -> PreviewValue<'v> {
         let body = match value {
             Value::String(text) if !is_atom(text) => {
                 self.shown_bytes += json_bytes(&"", self.budget.measure);
-                Body::Text {
+                PreviewBody::Text {
                     text,
                     chunks: 0,
                     shown_bytes: 0,
@@ -297,10 +297,10 @@ impl<'v, 'p> Preview<'v, 'p> {
             }
             Value::Array(items) if !items.is_empty() => {
                 self.shown_bytes += 2;
-                Body::List {
+                PreviewBody::List {
                     items,
                     shown: Vec::new(),
-                    most: if self.is_at_the_top(place.as_ref()) {
+                    most: if self.is_at_top(place.as_ref()) {
                         items.len().min(self.budget.max_items.unwrap_or(usize::MAX))
                     } else {
                         items.len()
@@ -309,20 +309,20 @@ impl<'v, 'p> Preview<'v, 'p> {
             }
             Value::Object(entries) if !entries.is_empty() => {
                 self.shown_bytes += 2;
-                Body::Object {
+                PreviewBody::Object {
                     entries,
                     shown: Vec::new(),
                 }
             }
             whole => {
                 self.shown_bytes += json_bytes(whole, self.budget.measure);
-                return Shown::Whole(whole);
+                return PreviewValue::Whole(whole);
             }
         };
         // The outermost object shows its members from the start: they are the shape of the answer.
-        let units = level + usize::from(depth == 0 && matches!(body, Body::Object { .. }));
+        let units = level + usize::from(depth == 0 && matches!(body, PreviewBody::Object { .. }));
         let number = self.parts.len();
-        self.parts.push(Part {
+        self.parts.push(PreviewPart {
             body,
             place,
             depth,
@@ -331,7 +331,7 @@ impl<'v, 'p> Preview<'v, 'p> {
         if depth < limits::PREVIEW_DEPTH {
             self.extend(number, level, units);
         }
-        if !self.parts[number].body.complete() {
+        if !self.parts[number].body.is_complete() {
             let original = self.parts[number].body.original() as u64;
             let record = Cut::Items {
                 path: self.path(number),
@@ -347,21 +347,21 @@ impl<'v, 'p> Preview<'v, 'p> {
                 self.growing.push_back(number);
             }
         }
-        Shown::Part(number)
+        PreviewValue::Part(number)
     }
 
-    /// Whether a list that stands here is one that [`Budget::allows_items`] looks at.
-    fn is_at_the_top(&self, place: Option<&(usize, Segment)>) -> bool {
+    /// Returns true if [`Budget::allows_items`] applies to a list at this place.
+    fn is_at_top(&self, place: Option<&(usize, Segment)>) -> bool {
         let Some((outer, _)) = place else { return true };
         let outer = &self.parts[*outer];
-        outer.depth == 0 && matches!(outer.body, Body::Object { .. })
+        outer.depth == 0 && matches!(outer.body, PreviewBody::Object { .. })
     }
 
     /// Shows `units` more of a part: chunks of a text, items of a list, groups of an object's entries.
     fn extend(&mut self, number: usize, level: usize, units: usize) {
         let depth = self.parts[number].depth + 1;
         match &mut self.parts[number].body {
-            Body::Text {
+            PreviewBody::Text {
                 text,
                 chunks,
                 shown_bytes,
@@ -382,7 +382,7 @@ impl<'v, 'p> Preview<'v, 'p> {
                 self.shown_bytes +=
                     json_bytes(&added, self.budget.measure) - json_bytes(&"", self.budget.measure);
             }
-            Body::List { items, shown, most } => {
+            PreviewBody::List { items, shown, most } => {
                 let items = *items;
                 let from = shown.len();
                 let to = (*most).min(from + units);
@@ -393,12 +393,12 @@ impl<'v, 'p> Preview<'v, 'p> {
                     self.shown_bytes += usize::from(at > 0);
                     let place = Some((number, Segment::Index(at as u64)));
                     let item = self.reveal(item, place, depth, level);
-                    if let Body::List { shown, .. } = &mut self.parts[number].body {
+                    if let PreviewBody::List { shown, .. } = &mut self.parts[number].body {
                         shown.push(item);
                     }
                 }
             }
-            Body::Object { entries, shown } => {
+            PreviewBody::Object { entries, shown } => {
                 let entries = *entries;
                 let from = shown.len();
                 let group = entries
@@ -416,7 +416,7 @@ impl<'v, 'p> Preview<'v, 'p> {
                     self.shown_bytes += json_bytes(name, self.budget.measure) + 1 + comma;
                     let place = Some((number, step_to(name, from + at)));
                     let entry = self.reveal(value, place, depth, level);
-                    if let Body::Object { shown, .. } = &mut self.parts[number].body {
+                    if let PreviewBody::Object { shown, .. } = &mut self.parts[number].body {
                         shown.push(entry);
                     }
                 }
@@ -435,11 +435,11 @@ impl<'v, 'p> Preview<'v, 'p> {
         before.chain(steps.into_iter().rev()).collect()
     }
 
-    fn finish(&self, root: &Shown<'v>) -> Fitted {
+    fn finish(&self, root: &PreviewValue<'v>) -> Fitted {
         let mut cuts = Vec::new();
         let mut capped = true;
         let value = self.build(root, &mut cuts, &mut capped);
-        // Where the cap on items did it all, the bytes were not the reason.
+        // If only the cap on items cut, the bytes were not the reason.
         if !capped {
             let whole = Cut::Bytes {
                 path: self.at.clone(),
@@ -451,25 +451,25 @@ impl<'v, 'p> Preview<'v, 'p> {
         Fitted { value, cuts }
     }
 
-    fn build(&self, shown: &Shown<'v>, cuts: &mut Vec<Cut>, capped: &mut bool) -> Value {
+    fn build(&self, shown: &PreviewValue<'v>, cuts: &mut Vec<Cut>, capped: &mut bool) -> Value {
         let number = match shown {
-            Shown::Whole(value) => return (*value).clone(),
-            Shown::Part(number) => *number,
+            PreviewValue::Whole(value) => return (*value).clone(),
+            PreviewValue::Part(number) => *number,
         };
         let part = &self.parts[number];
-        if !part.body.complete() {
+        if !part.body.is_complete() {
             cuts.push(self.cut(number));
             *capped &= !part.body.can_grow();
         }
         match &part.body {
-            Body::Text {
+            PreviewBody::Text {
                 text, shown_bytes, ..
             } => Value::from(&text[..*shown_bytes]),
-            Body::List { shown, .. } => shown
+            PreviewBody::List { shown, .. } => shown
                 .iter()
                 .map(|item| self.build(item, cuts, capped))
                 .collect(),
-            Body::Object { entries, shown } => entries
+            PreviewBody::Object { entries, shown } => entries
                 .keys()
                 .zip(shown)
                 .map(|(name, entry)| (name.clone(), self.build(entry, cuts, capped)))
@@ -482,13 +482,13 @@ impl<'v, 'p> Preview<'v, 'p> {
         let path = self.path(number);
         let original = body.original() as u64;
         match body {
-            Body::Text { shown_chars, .. } => Cut::Chars {
+            PreviewBody::Text { shown_chars, .. } => Cut::Chars {
                 path,
                 limit: *shown_chars as u64,
                 returned: *shown_chars as u64,
                 original,
             },
-            Body::List { shown, .. } | Body::Object { shown, .. } => Cut::Items {
+            PreviewBody::List { shown, .. } | PreviewBody::Object { shown, .. } => Cut::Items {
                 path,
                 limit: shown.len() as u64,
                 returned: shown.len() as u64,
@@ -498,12 +498,12 @@ impl<'v, 'p> Preview<'v, 'p> {
     }
 }
 
-/// Whether a text is shown whole or not at all.
+/// Returns true if a text is shown whole or not at all.
 fn is_atom(text: &str) -> bool {
     text.chars().nth(limits::ATOM_CHARS).is_none() || is_handle(text)
 }
 
-/// The step to a member: by its name, unless that is long.
+/// Returns the step to a member: its name, or its position if the name is long.
 fn step_to(name: &str, position: usize) -> Segment {
     let step = Segment::from(name);
     if step.to_string().len() <= limits::STEP_BYTES {
@@ -565,7 +565,7 @@ mod tests {
         let inner: Vec<Value> = (0..1_000_000).map(Value::from).collect();
         let value = json!([inner, inner, inner]);
         let (at, budget) = (Path::root(), Budget::bytes(2_000));
-        let mut preview = Preview::new(&at, &budget);
+        let mut preview = PreviewBuilder::new(&at, &budget);
         preview.grow(&value);
         assert!(preview.parts.len() < 100);
         assert!(preview.shown_bytes < 5_000);

@@ -1,4 +1,4 @@
-//! Names for what was kept. A handle says which, never who may: authority is checked where it is used.
+//! Handles of stored results. A handle names a result and carries no authority, which is checked where it is used.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,37 +9,39 @@ use data_encoding::{Encoding, Specification};
 use crate::{Error, budget::limits};
 
 /// Lower-case letters and digits without look-alikes (no i, l, o, u), since models retype handles.
+const SYMBOLS: &str = "0123456789abcdefghjkmnpqrstvwxyz";
+
 static ALPHABET: LazyLock<Encoding> = LazyLock::new(|| {
     let mut spec = Specification::new();
-    spec.symbols.push_str("0123456789abcdefghjkmnpqrstvwxyz");
+    spec.symbols.push_str(SYMBOLS);
     spec.encoding()
         .expect("32 distinct symbols are an encoding")
 });
 
 const PREFIX: &str = "res_";
 const URI: &str = "rung://result/";
-/// What begins a handle, of ours or of the personal-data face, wherever it stands in a text.
+/// The prefixes of handles and resource addresses, Rung's and those of the personal-data face.
 const MARKERS: [&str; 3] = [PREFIX, "rung://", "pdpp://"];
 
-/// The name of a kept result: 128 random bits as `res_` and 26 characters.
+/// The name of a stored result: 128 random bits as `res_` and 26 characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle([u8; 16]);
 
 impl Handle {
-    /// Bytes of a handle's text. It never varies, so room for it can be set aside before it exists.
+    /// Bytes of a handle's text. The length is fixed, so space can be reserved before the handle exists.
     pub const TEXT_BYTES: usize = PREFIX.len() + 26;
 
-    /// The handle of these random bits.
+    /// Creates the handle of these random bits.
     pub const fn from_bits(bits: [u8; 16]) -> Self {
         Self(bits)
     }
 
-    /// The bits.
+    /// Returns the bits.
     pub const fn bits(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// The address under which a resource reader finds the same thing.
+    /// Returns the URI of the resource that holds the same result.
     pub fn uri(&self) -> String {
         format!("{URI}{self}")
     }
@@ -54,27 +56,89 @@ impl fmt::Display for Handle {
 impl FromStr for Handle {
     type Err = Error;
 
-    /// Takes the handle or its URI.
+    /// Accepts the handle or its URI.
     fn from_str(text: &str) -> Result<Self, Error> {
         let text = text.strip_prefix(URI).unwrap_or(text);
-        let code = text.strip_prefix(PREFIX).ok_or(Error::HandleInvalid)?;
-        let bits = ALPHABET
-            .decode(code.as_bytes())
-            .map_err(|_| Error::HandleInvalid)?;
-        Ok(Self(bits.try_into().map_err(|_| Error::HandleInvalid)?))
+        let invalid = || Error::HandleInvalid(HandleProblem::find(text));
+        let code = text.strip_prefix(PREFIX).ok_or_else(invalid)?;
+        let bits = ALPHABET.decode(code.as_bytes()).map_err(|_| invalid())?;
+        Ok(Self(bits.try_into().map_err(|_| invalid())?))
     }
 }
 
-/// Whether the whole of `text` is one handle or resource address.
+/// Why a text is not a handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HandleProblem {
+    /// The text does not begin with `res_`.
+    Prefix,
+    /// A character is not allowed.
+    Character {
+        /// The first such character.
+        character: char,
+        /// Its position in the handle, counted in characters from 1.
+        position: usize,
+    },
+    /// The text has this number of characters.
+    Length(usize),
+    /// The last character holds bits that no handle has.
+    LastCharacter(char),
+}
+
+impl HandleProblem {
+    /// Returns the first problem of a text that does not parse.
+    fn find(text: &str) -> Self {
+        let Some(code) = text.strip_prefix(PREFIX) else {
+            return Self::Prefix;
+        };
+        let mut all = code.chars().enumerate();
+        let wrong = all.find(|(_, c)| !SYMBOLS.contains(*c));
+        if let Some((at, character)) = wrong {
+            let position = PREFIX.len() + at + 1;
+            return Self::Character {
+                character,
+                position,
+            };
+        }
+        match code.chars().last() {
+            Some(last) if text.len() == Handle::TEXT_BYTES => Self::LastCharacter(last),
+            _ => Self::Length(text.len()),
+        }
+    }
+}
+
+impl fmt::Display for HandleProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prefix => write!(f, "it does not begin with `{PREFIX}`"),
+            Self::Character {
+                character,
+                position,
+            } => {
+                let character = character.escape_debug();
+                write!(f, "it has `{character}` at position {position}")
+            }
+            Self::Length(length) => {
+                let wanted = Handle::TEXT_BYTES;
+                write!(f, "it has {length} characters instead of {wanted}")
+            }
+            Self::LastCharacter(last) => {
+                write!(f, "its last character `{last}` is not one of 048cgmrw")
+            }
+        }
+    }
+}
+
+/// Returns true if the whole of `text` is one handle or resource address.
 pub(crate) fn is_handle(text: &str) -> bool {
     text.len() <= limits::HANDLE_BYTES
         && MARKERS.iter().any(|marker| text.starts_with(marker))
         && text.bytes().all(is_handle_byte)
 }
 
-/// The largest position at or before `at` that does not stand inside a handle.
+/// Returns the largest position at or before `at` that is not inside a handle.
 ///
-/// `at` is a character boundary of `text`, and so is the answer.
+/// `at` is a character boundary of `text`, and so is the result.
 pub(crate) fn outside_handle(text: &str, at: usize) -> usize {
     let bytes = text.as_bytes();
     let Some(next) = bytes.get(at) else { return at };
@@ -128,7 +192,28 @@ mod tests {
             // The last character carries two bits too many: one handle has one text.
             "res_00000000000000000000000001",
         ] {
-            assert_eq!(text.parse::<Handle>(), Err(Error::HandleInvalid), "{text}");
+            let refused = text.parse::<Handle>();
+            assert!(matches!(refused, Err(Error::HandleInvalid(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_error_names_what_is_wrong_with_a_handle() {
+        for (text, problem) in [
+            ("abc", "it does not begin with `res_`"),
+            ("res_abc!def", "it has `!` at position 8"),
+            ("rung://result/res_abc!def", "it has `!` at position 8"),
+            ("res_abc\u{1b}", "it has `\\u{1b}` at position 8"),
+            ("res_A", "it has `A` at position 5"),
+            ("res_abc", "it has 7 characters instead of 30"),
+            (
+                "res_00000000000000000000000001",
+                "its last character `1` is not one of 048cgmrw",
+            ),
+        ] {
+            let refused = text.parse::<Handle>().unwrap_err().to_string();
+            let told = format!("not a handle: {problem}; a handle is `res_` and 26 of");
+            assert!(refused.starts_with(&told), "{text}: {refused}");
         }
     }
 

@@ -1,17 +1,17 @@
-//! Reading by whole items: what a path with a slice leads to, as many as fit.
+//! Reads whole items: the values of a path with a slice, as many as fit.
 
 use std::ops::ControlFlow;
 
-use crate::cursor::{Place, Position, Shortcut};
-use crate::document::{Document, Mark, Part, take_chars};
+use crate::cursor::{CursorTarget, Position, Shortcut};
+use crate::document::{Document, DocumentPart, Mark, take_chars};
 use crate::path::Segment;
-use crate::read::{Among, Range, Reading, check_scalar, locate, read_node};
-use crate::scan::{Kind, Node, items_from, select};
+use crate::read::{ItemPosition, Range, Reading, check_scalar, locate, read_node};
+use crate::scan::{JsonKind, JsonNode, items_from, select};
 use crate::text::json_string_bytes;
 use crate::window::Extent;
 use crate::{Error, Path, Result};
 
-/// Whole values that `path` leads to; one that is too long on its own is read as text.
+/// Reads whole values that `path` leads to; a value that is too long on its own is read as text.
 pub(crate) fn read_items<D: Document + ?Sized>(
     doc: &D,
     path: &Path,
@@ -29,36 +29,36 @@ pub(crate) fn read_items<D: Document + ?Sized>(
             limit_chars,
         } => (0, *limit_chars),
         _ => {
-            let why = "a path that leads to several places takes no other selector";
+            let why = "a path with several matches combines with no other selector";
             return Err(Error::WindowInvalid(why).into());
         }
     };
     let parent = match shortcut {
-        Some(_) => Parent::List,
-        None => Parent::of(doc, path)?,
+        Some(_) => ItemParent::List,
+        None => ItemParent::find(doc, path)?,
     };
     let extent = Extent::new(limit_chars, max_bytes)?;
-    let mut shown = Shown {
-        items: Items::new(extent, parent == Parent::Object),
-        whole: !matches!(range, Range::Item { .. }),
+    let mut shown = ItemCollector {
+        items: ItemBuffer::new(extent, parent == ItemParent::Object),
+        shows_whole: !matches!(range, Range::Item { .. }),
         long: None,
         next_at: None,
-        full: false,
-        failed: None,
+        is_full: false,
+        error: None,
     };
     let original = match shortcut {
         Some(Shortcut::Item { at, original }) => {
-            shown.walk_on(doc, path, first, *at, *original)?;
+            shown.walk_from(doc, path, first, *at, *original)?;
             *original
         }
         _ => shown.walk_all(doc, path, first)?,
     };
-    if let Some(error) = shown.failed {
+    if let Some(error) = shown.error {
         return Err(error);
     }
     let on = shown
         .next_at
-        .filter(|_| parent == Parent::List)
+        .filter(|_| parent == ItemParent::List)
         .map(|at| Shortcut::Item { at, original });
     if let Some(node) = shown.long {
         let offset_chars = match range {
@@ -69,23 +69,23 @@ pub(crate) fn read_items<D: Document + ?Sized>(
             offset_chars,
             limit_chars,
         };
-        // As it was asked for, where that says which one it is.
+        // The path that the caller gave, if it identifies the item.
         let at = match parent {
-            Parent::List => item_path(path, first),
-            Parent::Object | Parent::Several => node.path.clone(),
+            ItemParent::List => item_path(path, first),
+            ItemParent::Object | ItemParent::Several => node.path.clone(),
         };
         let mut reading = read_node(doc, &node, &at, &range, max_bytes)?;
-        if let Reading::Text { among, .. } = &mut reading {
-            *among = Some(Among {
+        if let Reading::Text { item: among, .. } = &mut reading {
+            *among = Some(ItemPosition {
                 path: path.clone(),
                 index: first,
                 original,
-                behind: on,
+                next_shortcut: on,
             });
         }
         return Ok(reading);
     }
-    // `rows[10:]` of ten rows is an empty answer; `rows[*].nope` is a wrong question.
+    // `rows[10:]` of ten rows is an empty result; `rows[*].nope` is an error.
     if original == 0 && !matches!(path.segments().last(), Some(Segment::Slice(..))) {
         return Err(Error::PathAbsent(path.to_string()).into());
     }
@@ -93,7 +93,7 @@ pub(crate) fn read_items<D: Document + ?Sized>(
     let end = first + returned;
     Ok(Reading::Items {
         next: (end < original).then(|| Position {
-            place: Place::Items(path.clone()),
+            target: CursorTarget::Items(path.clone()),
             offset: end,
             limit_chars,
             shortcut: on,
@@ -106,21 +106,21 @@ pub(crate) fn read_items<D: Document + ?Sized>(
     })
 }
 
-/// What of the items is shown, and what is known of the rest.
-struct Shown<E> {
-    items: Items,
-    /// Whether items are shown whole; else the first one is read as text.
-    whole: bool,
-    /// The item that is to be read as text: asked for, or too long to be shown whole.
-    long: Option<Node>,
-    /// Where the first item begins that is neither shown nor read as text.
+/// Collects the items to show, and counts the rest.
+struct ItemCollector<E> {
+    items: ItemBuffer,
+    /// True if items are shown whole; else the first one is read as text.
+    shows_whole: bool,
+    /// The item to read as text: requested, or too long to be shown whole.
+    long: Option<JsonNode>,
+    /// The offset of the first item that is neither shown nor read as text.
     next_at: Option<u64>,
-    full: bool,
-    failed: Option<E>,
+    is_full: bool,
+    error: Option<E>,
 }
 
-impl<E: From<Error>> Shown<E> {
-    /// Walks the whole document, and says how many items there are.
+impl<E: From<Error>> ItemCollector<E> {
+    /// Walks the whole document. Returns the number of items.
     fn walk_all<D>(&mut self, doc: &D, path: &Path, first: u64) -> Result<u64, E>
     where
         D: Document<Error = E> + ?Sized,
@@ -129,16 +129,16 @@ impl<E: From<Error>> Shown<E> {
         select(doc, path, |node| {
             original += 1;
             if original > first {
-                // However that goes, how many there are is to be told.
-                let _: ControlFlow<()> = self.take(doc, node);
+                // The walk continues in any case, to count the items.
+                let _: ControlFlow<()> = self.add_item(doc, node);
             }
             ControlFlow::Continue(())
         })?;
         Ok(original)
     }
 
-    /// Walks from a place that is known, as far as need be.
-    fn walk_on<D>(
+    /// Walks from a known offset, as far as necessary.
+    fn walk_from<D>(
         &mut self,
         doc: &D,
         path: &Path,
@@ -153,9 +153,9 @@ impl<E: From<Error>> Shown<E> {
         items_from(doc, at, |span, kind| {
             let path = item_path(path, index);
             index += 1;
-            let flow = self.take(
+            let flow = self.add_item(
                 doc,
-                Node {
+                JsonNode {
                     path,
                     name: None,
                     span,
@@ -171,16 +171,16 @@ impl<E: From<Error>> Shown<E> {
         })
     }
 
-    /// Takes an item, or notes where it is; breaks when no further one is of interest.
-    fn take<D>(&mut self, doc: &D, node: Node) -> ControlFlow<()>
+    /// Adds an item, or notes its offset; breaks when no further item is needed.
+    fn add_item<D>(&mut self, doc: &D, node: JsonNode) -> ControlFlow<()>
     where
         D: Document<Error = E> + ?Sized,
     {
-        if self.full {
+        if self.is_full {
             self.next_at.get_or_insert(node.span.start);
             return ControlFlow::Break(());
         }
-        let fits = if self.whole {
+        let fits = if self.shows_whole {
             self.items.add(doc, &node)
         } else {
             Ok(false)
@@ -188,19 +188,19 @@ impl<E: From<Error>> Shown<E> {
         match fits {
             Ok(true) => return ControlFlow::Continue(()),
             Ok(false) if self.items.returned == 0 => {
-                self.full = true;
+                self.is_full = true;
                 self.long = Some(node);
                 return ControlFlow::Continue(());
             }
             Ok(false) => self.next_at = Some(node.span.start),
-            Err(error) => self.failed = Some(error),
+            Err(error) => self.error = Some(error),
         }
-        self.full = true;
+        self.is_full = true;
         ControlFlow::Break(())
     }
 }
 
-/// The place of one of the items that a list's slice leads to.
+/// Returns the path of one of the items of a list's slice.
 fn item_path(path: &Path, index: u64) -> Path {
     let (before, from) = match path.segments() {
         [before @ .., Segment::Slice(from, _)] => (before, *from),
@@ -211,20 +211,20 @@ fn item_path(path: &Path, index: u64) -> Path {
     steps.chain([item]).collect()
 }
 
-/// What the values that a path leads to have in common.
+/// The common parent of the values that a path leads to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Parent {
-    /// They are items of one list.
+enum ItemParent {
+    /// The values are items of one list.
     List,
-    /// They are entries of one object, and so can be told with their names.
+    /// The values are entries of one object, and so are shown with their names.
     Object,
-    /// They come from here and there.
+    /// The values have several parents.
     Several,
 }
 
-impl Parent {
-    /// What has neither items nor entries has no part that a slice could mean.
-    fn of<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<Self, D::Error> {
+impl ItemParent {
+    /// Fails for a value that has neither items nor entries, since a slice of it means nothing.
+    fn find<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<Self, D::Error> {
         let [before @ .., Segment::Slice(..)] = path.segments() else {
             return Ok(Self::Several);
         };
@@ -233,15 +233,15 @@ impl Parent {
             return Ok(Self::Several);
         }
         match locate(doc, &parent)?.kind {
-            Kind::Object => Ok(Self::Object),
-            Kind::Array => Ok(Self::List),
-            Kind::String | Kind::Scalar => Err(Error::PathAbsent(path.to_string()).into()),
+            JsonKind::Object => Ok(Self::Object),
+            JsonKind::Array => Ok(Self::List),
+            JsonKind::String | JsonKind::Scalar => Err(Error::PathAbsent(path.to_string()).into()),
         }
     }
 }
 
-/// Whole values, put together as long as they fit.
-struct Items {
+/// Joins whole values as long as they fit.
+struct ItemBuffer {
     text: String,
     named: bool,
     chars: u64,
@@ -250,7 +250,7 @@ struct Items {
     extent: Extent,
 }
 
-impl Items {
+impl ItemBuffer {
     fn new(extent: Extent, named: bool) -> Self {
         Self {
             text: String::new(),
@@ -263,16 +263,16 @@ impl Items {
         }
     }
 
-    /// Adds a value and says yes, or leaves everything as it was and says no.
-    fn add<D: Document + ?Sized>(&mut self, doc: &D, node: &Node) -> Result<bool, D::Error> {
+    /// Adds a value and returns true, or changes nothing and returns false.
+    fn add<D: Document + ?Sized>(&mut self, doc: &D, node: &JsonNode) -> Result<bool, D::Error> {
         let room = self.extent.limit_chars.saturating_sub(self.chars);
         let length = node.span.end - node.span.start;
         // A code point has four bytes at most, so this is settled without reading.
         if length > room.saturating_mul(4) {
             return Ok(false);
         }
-        let part = Part::new(doc, node.span.clone())?;
-        if node.kind == Kind::Scalar {
+        let part = DocumentPart::new(doc, node.span.clone())?;
+        if node.kind == JsonKind::Scalar {
             check_scalar(&part, node.span.start)?;
         }
         let mut value = match &node.name {

@@ -1,4 +1,4 @@
-//! Where in a JSON document. The same text serves truncation records, `path` arguments and cursors.
+//! Paths into a JSON document. Truncation records, `path` arguments and cursors use the same text.
 //!
 //! The grammar is the part of JSONPath that can be followed in one pass without holding the document:
 //! `result[3].body`, `$["odd key"]`, `rows[10:20]`, `rows[*].id`.
@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use crate::{Error, budget::limits};
 
-/// One step.
+/// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Segment {
     /// The member of an object.
@@ -19,27 +19,27 @@ pub enum Segment {
     Slice(u64, Option<u64>),
 }
 
-/// A list of steps from the root of a document. Empty, it is the document.
+/// A list of steps from the root of a document. The empty path is the document.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Path(Vec<Segment>);
 
 impl Path {
-    /// The document itself.
+    /// Returns the empty path.
     pub const fn root() -> Self {
         Self(Vec::new())
     }
 
-    /// The steps.
+    /// Returns the steps.
     pub fn segments(&self) -> &[Segment] {
         &self.0
     }
 
-    /// Whether this can lead to several places.
+    /// Returns true if the path can lead to several values.
     pub fn is_plural(&self) -> bool {
         self.0.iter().any(|s| matches!(s, Segment::Slice(..)))
     }
 
-    /// One step further.
+    /// Returns the path with one more step.
     #[must_use]
     pub fn then(&self, segment: Segment) -> Self {
         let mut segments = self.0.clone();
@@ -96,7 +96,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// Names that need no quotes. `$` is left out: at the start it means the root.
+/// Returns true if the name needs no quotes. `$` is excluded: at the start it means the root.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(is_plain_byte)
 }
@@ -127,7 +127,7 @@ impl FromStr for Path {
 }
 
 impl Path {
-    /// Reads what we printed ourselves, which may be a little longer than what we take from others.
+    /// Parses a path that this crate printed, which may be longer than the limit for paths of callers.
     pub(crate) fn from_own_text(text: &str) -> Result<Self, Error> {
         Parser { text, at: 0 }.path()
     }
@@ -155,14 +155,14 @@ impl Parser<'_> {
                             Segment::Slice(0, None)
                         }
                         Some(byte) if is_plain_byte(byte) => Segment::Name(self.plain().to_owned()),
-                        _ => return Err(self.fail("a name or * follows a dot")),
+                        _ => return Err(self.fail("a name or * must follow a dot")),
                     }
                 }
                 b'[' => {
                     self.at += 1;
                     self.bracket()?
                 }
-                _ => return Err(self.fail("a step begins with a dot or a bracket")),
+                _ => return Err(self.fail("a step must begin with a dot or a bracket")),
             });
         }
         Ok(Path(segments))
@@ -185,7 +185,7 @@ impl Parser<'_> {
                 }
             }
             Some(b'-') => return Err(self.fail("positions count from the start, from 0")),
-            Some(b'?') => return Err(self.fail("filters are not offered; search with pattern")),
+            Some(b'?') => return Err(self.fail("filters are not supported; search with pattern")),
             _ => return Err(self.fail("a number, a range, * or a quoted name is expected")),
         };
         if self.eat(']') {
@@ -227,7 +227,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The form other JSONPath dialects prefer; it knows no escapes.
+    /// Parses the form that other JSONPath dialects prefer; it has no escapes.
     fn single_quoted(&mut self) -> Result<String, Error> {
         let rest = &self.text[self.at + 1..];
         let length = rest

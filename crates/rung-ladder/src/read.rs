@@ -1,87 +1,89 @@
-//! Reading a part of any document: where ([`Path`]), and how much ([`Range`]).
+//! Reads a part of any document, selected by a [`Path`] and a [`Range`].
 
 use std::ops::{self, ControlFlow};
 
 use crate::budget::limits;
-use crate::cursor::{Place, Position, Shortcut};
-use crate::document::{Document, Mark, Part, Unescaped, find_char, take_chars};
+use crate::cursor::{CursorTarget, Position, Shortcut};
+use crate::document::{Document, DocumentPart, Mark, Unescaped, find_char, take_chars};
 use crate::items::read_items;
 use crate::path::Segment;
-use crate::scan::{Kind, Node, select};
-use crate::search::{Hit, Search};
+use crate::scan::{JsonKind, JsonNode, select};
+use crate::search::{BufferMatch, DocumentSearch};
 use crate::text::json_string_bytes;
-use crate::window::{Extent, Window, around_match, at_offset, of_lines, up_to};
+use crate::window::{
+    Extent, Window, window_around_match, window_at_offset, window_of_lines, window_up_to,
+};
 use crate::{Error, Path, Result};
 
-/// What to read.
+/// The part of a document to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector {
-    /// Where. The root is the document's own text; a path needs JSON.
+    /// The path. The root is the document's own text; any other path needs JSON.
     pub path: Path,
-    /// How much of it.
+    /// The range of the value at the path.
     pub range: Range,
 }
 
-/// Which part of what is there.
+/// The range of a value to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Range {
     /// A number of code points from an offset.
     Chars {
-        /// Code points to pass over.
+        /// Code points to skip.
         offset_chars: u64,
         /// Code points to read.
         limit_chars: u64,
     },
     /// A number of code points up to an offset.
     Before {
-        /// Where it ends.
+        /// The code point where the range ends.
         end_chars: u64,
         /// Code points to read.
         limit_chars: u64,
     },
-    /// Lines, counted from 1, both ends included.
+    /// Lines, counted from 1, inclusive.
     Lines {
-        /// The first.
+        /// The first line.
         first: u64,
-        /// The last.
+        /// The last line.
         last: u64,
     },
-    /// Whole items of what the path leads to, as many as fit.
+    /// Whole items of the values at the path, as many as fit.
     Items {
-        /// Items to pass over.
+        /// Items to skip.
         first: u64,
         /// Code points to read.
         limit_chars: u64,
     },
-    /// A number of code points of one of the items, which is too long to be shown whole.
+    /// A number of code points of one item that is too long to be shown whole.
     Item {
         /// Items before it.
         index: u64,
-        /// Code points to pass over.
+        /// Code points to skip.
         offset_chars: u64,
         /// Code points to read.
         limit_chars: u64,
     },
-    /// The surroundings of a text's first occurrence, whatever its case.
+    /// The context of a text's first occurrence, case-insensitive.
     Match {
         /// The text.
         q: String,
-        /// Code points before it.
+        /// Code points of context before it.
         before_chars: u64,
-        /// Code points after it.
+        /// Code points of context after it.
         after_chars: u64,
     },
-    /// The places where a regular expression matches.
+    /// The matches of a regular expression.
     Pattern {
         /// The expression.
         pattern: String,
-        /// Code points to pass over.
+        /// Code points to skip.
         offset_chars: u64,
     },
 }
 
 impl Selector {
-    /// A window of the document's own text.
+    /// Selects a window of the document's own text.
     pub fn chars(offset_chars: u64, limit_chars: u64) -> Self {
         Self {
             path: Path::root(),
@@ -93,76 +95,76 @@ impl Selector {
     }
 }
 
-/// One place where a regular expression matched.
+/// A match of a regular expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// Where the match begins.
+pub struct PatternMatch {
+    /// The first code point of the match.
     pub start_chars: u64,
-    /// Where it ends.
+    /// The code point after the match.
     pub end_chars: u64,
-    /// Its line, counted from 1.
+    /// The line of the match, counted from 1.
     pub line: u64,
-    /// What stands around it on that line.
+    /// The text around the match on that line.
     pub text: String,
 }
 
-/// One of the items that a path leads to.
+/// The position of an item among the items that a path leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Among {
-    /// The path to all of them.
+pub struct ItemPosition {
+    /// The path to all items.
     pub path: Path,
     /// Items before this one.
     pub index: u64,
-    /// Items there are.
+    /// The total number of items.
     pub original: u64,
-    /// A short way to the next one.
-    pub behind: Option<Shortcut>,
+    /// A shortcut to the next item.
+    pub next_shortcut: Option<Shortcut>,
 }
 
-/// What a selector leads to.
+/// The result of reading a selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading {
     /// A part of a text.
     Text {
-        /// The text's place, with every slice resolved.
+        /// The path of the text, with every slice resolved.
         path: Path,
-        /// What it is in the document; `None` for the document's own text. A string is shown as the text
-        /// it means, everything else as the JSON it is.
-        kind: Option<Kind>,
-        /// The part.
+        /// The kind of the value; `None` for the document's own text. A string is shown unescaped,
+        /// any other value as JSON.
+        kind: Option<JsonKind>,
+        /// The window of the text.
         window: Window,
-        /// Which of several items it belongs to, where it is one.
-        among: Option<Among>,
-        /// A short way to its end.
+        /// The item that the text belongs to, if the path leads to several items.
+        item: Option<ItemPosition>,
+        /// A shortcut to the end of the window.
         shortcut: Option<Shortcut>,
     },
     /// Whole values, as one JSON array or object.
     Items {
-        /// What was asked.
+        /// The path that was read.
         path: Path,
         /// The values, each with the bytes it has in the document.
         text: String,
-        /// Values passed over before the first one.
+        /// Values skipped before the first one.
         first: u64,
         /// Values in `text`.
         returned: u64,
-        /// Values the path leads to.
+        /// The number of values that the path leads to.
         original: u64,
-        /// Where to go on.
+        /// The position where reading continues.
         next: Option<Position>,
     },
-    /// Places where a regular expression matched.
+    /// Matches of a regular expression.
     Hits {
-        /// What was searched.
+        /// The path of the searched text.
         path: Path,
-        /// The places.
-        hits: Vec<Found>,
-        /// Where to go on.
+        /// The matches.
+        hits: Vec<PatternMatch>,
+        /// The position where reading continues.
         next: Option<Position>,
     },
 }
 
-/// Reads what `selector` names. The text of the reading takes at most `max_bytes` inside a JSON string.
+/// Reads the part that `selector` names. The text of the reading takes at most `max_bytes` inside a JSON string.
 pub fn read<D: Document + ?Sized>(
     doc: &D,
     selector: &Selector,
@@ -179,26 +181,26 @@ pub fn read<D: Document + ?Sized>(
     }
     let node = locate(doc, path)?;
     match (node.kind, range) {
-        (Kind::Array | Kind::Object, Range::Items { .. }) => {
+        (JsonKind::Array | JsonKind::Object, Range::Items { .. }) => {
             let inside = path.then(Segment::Slice(0, None));
             read_items(doc, &inside, range, None, max_bytes)
         }
-        // At the root a text is the document's own, so that every offset means the same.
+        // At the root the text is the document's own, so that every offset means the same.
         _ if at_root => read_text(doc, path, range, max_bytes),
         _ => read_node(doc, &node, path, range, max_bytes),
     }
 }
 
-/// Reads on where an earlier reading of the same document stopped: what [`read()`] gives for the position's
-/// selector, by the short way where one is known.
-pub fn go_on<D: Document + ?Sized>(
+/// Continues where an earlier reading of the same document stopped. Returns the same as [`read()`] with the position's
+/// selector, but uses the shortcut if there is a valid one.
+pub fn continue_reading<D: Document + ?Sized>(
     doc: &D,
     position: &Position,
     max_bytes: usize,
 ) -> Result<Reading, D::Error> {
-    match (&position.place, position.sound_shortcut(doc.len_bytes())) {
+    match (&position.target, position.valid_shortcut(doc.len_bytes())) {
         (
-            Place::Text(path),
+            CursorTarget::Text(path),
             Some(Shortcut::Text {
                 kind,
                 span,
@@ -214,17 +216,17 @@ pub fn go_on<D: Document + ?Sized>(
                 lines: 0,
             };
             let range = position.selector().range;
-            if *kind == Kind::String {
+            if *kind == JsonKind::String {
                 let inside = span.start + 1..span.end - 1;
                 let size = (*size_bytes, *size_chars);
                 let text = Unescaped::known(doc, inside, size, near, *raw);
                 read_string(&text, span, path, &range, max_bytes)
             } else {
-                let part = Part::known(doc, span.clone(), *size_chars, near);
+                let part = DocumentPart::with_known_chars(doc, span.clone(), *size_chars, near);
                 read_json(&part, *kind, span, path, &range, max_bytes)
             }
         }
-        (Place::Items(path), Some(Shortcut::Item { .. })) if path.is_plural() => {
+        (CursorTarget::Items(path), Some(Shortcut::Item { .. })) if path.is_plural() => {
             let range = position.selector().range;
             read_items(doc, path, &range, position.shortcut.as_ref(), max_bytes)
         }
@@ -233,32 +235,32 @@ pub fn go_on<D: Document + ?Sized>(
 }
 
 impl Position {
-    /// What a cursor that holds this position goes on to read.
+    /// Returns the selector that reads on from this position.
     pub fn selector(&self) -> Selector {
         let (offset, limit_chars) = (self.offset, self.limit_chars);
-        let (path, range) = match &self.place {
-            Place::Text(path) => (
+        let (path, range) = match &self.target {
+            CursorTarget::Text(path) => (
                 path,
                 Range::Chars {
                     offset_chars: offset,
                     limit_chars,
                 },
             ),
-            Place::Before(path) => (
+            CursorTarget::Before(path) => (
                 path,
                 Range::Before {
                     end_chars: offset,
                     limit_chars,
                 },
             ),
-            Place::Items(path) => (
+            CursorTarget::Items(path) => (
                 path,
                 Range::Items {
                     first: offset,
                     limit_chars,
                 },
             ),
-            Place::Item(path, index) => (
+            CursorTarget::Item(path, index) => (
                 path,
                 Range::Item {
                     index: *index,
@@ -266,7 +268,7 @@ impl Position {
                     limit_chars,
                 },
             ),
-            Place::Hits(path, pattern) => (
+            CursorTarget::Hits(path, pattern) => (
                 path,
                 Range::Pattern {
                     pattern: pattern.clone(),
@@ -282,75 +284,82 @@ impl Position {
 }
 
 impl Reading {
-    /// Where reading goes on behind this, in the document's order.
+    /// Returns the position after this reading, in document order.
     pub fn next(&self) -> Option<Position> {
         match self {
             Self::Text {
                 path,
                 window,
-                among,
+                item: among,
                 shortcut,
                 ..
             } => {
                 if let Some(offset) = window.next_offset() {
                     let (place, shortcut) = match among {
-                        Some(Among { path, index, .. }) => {
-                            (Place::Item(path.clone(), *index), None)
+                        Some(ItemPosition { path, index, .. }) => {
+                            (CursorTarget::Item(path.clone(), *index), None)
                         }
-                        None => (Place::Text(path.clone()), shortcut.clone()),
+                        None => (CursorTarget::Text(path.clone()), shortcut.clone()),
                     };
-                    return Some(window.neighbour(place, offset, shortcut));
+                    return Some(window.position_at(place, offset, shortcut));
                 }
                 let among = among.as_ref()?;
                 let next = among.index + 1;
                 (next < among.original).then(|| Position {
-                    place: Place::Items(among.path.clone()),
+                    target: CursorTarget::Items(among.path.clone()),
                     offset: next,
                     limit_chars: window.limit_chars,
-                    shortcut: among.behind.clone(),
+                    shortcut: among.next_shortcut.clone(),
                 })
             }
             Self::Items { next, .. } | Self::Hits { next, .. } => next.clone(),
         }
     }
 
-    /// Where the part before this one ends.
+    /// Returns the position that reads the part before this one.
     pub fn previous(&self) -> Option<Position> {
         match self {
-            // Of one item among several the beginning is where the items are.
+            // A part of one item among several has no previous position.
             Self::Text {
                 path,
                 window,
-                among: None,
+                item: None,
                 ..
-            } if window.start_chars > 0 => {
-                Some(window.neighbour(Place::Before(path.clone()), window.start_chars, None))
-            }
+            } if window.start_chars > 0 => Some(window.position_at(
+                CursorTarget::Before(path.clone()),
+                window.start_chars,
+                None,
+            )),
             _ => None,
         }
     }
 
-    /// Bytes of its text inside a JSON string: what it took of the room it was given.
+    /// Returns the bytes of its text inside a JSON string: how much of `max_bytes` it used.
     pub fn text_bytes(&self) -> usize {
         match self {
             Self::Text { window, .. } => json_string_bytes(&window.text),
             Self::Items { text, .. } => json_string_bytes(text),
-            Self::Hits { hits, .. } => hits.iter().map(Found::bytes).sum(),
+            Self::Hits { hits, .. } => hits.iter().map(PatternMatch::bytes).sum(),
         }
     }
 }
 
-impl Found {
+impl PatternMatch {
     fn bytes(&self) -> usize {
         json_string_bytes(&self.text) + limits::HIT_BYTES
     }
 }
 
 impl Window {
-    /// A place in the same text, to be read in steps of the same size.
-    fn neighbour(&self, place: Place, offset: u64, shortcut: Option<Shortcut>) -> Position {
+    /// Returns a position in the same text, to be read with the same window size.
+    fn position_at(
+        &self,
+        place: CursorTarget,
+        offset: u64,
+        shortcut: Option<Shortcut>,
+    ) -> Position {
         Position {
-            place,
+            target: place,
             offset,
             limit_chars: self.step_chars(),
             shortcut,
@@ -358,8 +367,8 @@ impl Window {
     }
 }
 
-/// The one value at a path.
-pub(crate) fn locate<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<Node, D::Error> {
+/// Returns the one value at a path.
+pub(crate) fn locate<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<JsonNode, D::Error> {
     let mut found = None;
     select(doc, path, |node| {
         found = Some(node);
@@ -368,23 +377,23 @@ pub(crate) fn locate<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<Node,
     found.ok_or_else(|| Error::PathAbsent(path.to_string()).into())
 }
 
-/// A string is read as the text it means, everything else as the text it is.
+/// Reads a value: a string as its unescaped text, any other value as JSON.
 ///
-/// `path` is how the node was asked for, which is what a cursor carries: it is no longer than it has to be.
+/// `path` is the path that the caller gave, which a cursor carries: it is not longer than necessary.
 pub(crate) fn read_node<D: Document + ?Sized>(
     doc: &D,
-    node: &Node,
+    node: &JsonNode,
     path: &Path,
     range: &Range,
     max_bytes: usize,
 ) -> Result<Reading, D::Error> {
     let span = &node.span;
-    if node.kind == Kind::String {
+    if node.kind == JsonKind::String {
         let text = Unescaped::new(doc, span.start + 1..span.end - 1)?;
         read_string(&text, span, path, range, max_bytes)
     } else {
-        let part = Part::new(doc, span.clone())?;
-        if node.kind == Kind::Scalar {
+        let part = DocumentPart::new(doc, span.clone())?;
+        if node.kind == JsonKind::Scalar {
             check_scalar(&part, span.start)?;
         }
         read_json(&part, node.kind, span, path, range, max_bytes)
@@ -399,12 +408,20 @@ fn read_string<D: Document + ?Sized>(
     max_bytes: usize,
 ) -> Result<Reading, D::Error> {
     let raw_before = |bytes| text.raw_before(bytes);
-    read_value(text, Kind::String, span, path, range, raw_before, max_bytes)
+    read_value(
+        text,
+        JsonKind::String,
+        span,
+        path,
+        range,
+        raw_before,
+        max_bytes,
+    )
 }
 
 fn read_json<D: Document + ?Sized>(
-    part: &Part<'_, D>,
-    kind: Kind,
+    part: &DocumentPart<'_, D>,
+    kind: JsonKind,
     span: &ops::Range<u64>,
     path: &Path,
     range: &Range,
@@ -413,10 +430,10 @@ fn read_json<D: Document + ?Sized>(
     read_value(part, kind, span, path, range, Ok, max_bytes)
 }
 
-/// The text of a value, with a short way to where the reading ends.
+/// Reads the text of a value, with a shortcut to the end of the reading.
 fn read_value<D: Document>(
     text: &D,
-    value_kind: Kind,
+    value_kind: JsonKind,
     span: &ops::Range<u64>,
     path: &Path,
     range: &Range,
@@ -447,7 +464,7 @@ fn read_value<D: Document>(
     Ok(reading)
 }
 
-/// The scanner passes scalars over by where they end; one that is shown should be one.
+/// Checks that a scalar is valid JSON. The scanner only finds where a scalar ends.
 pub(crate) fn check_scalar<D: Document + ?Sized>(part: &D, at: u64) -> Result<(), D::Error> {
     let text = take_chars(part, Mark::default(), limits::WINDOW_CHARS_MAX)?;
     match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
@@ -472,23 +489,23 @@ fn read_text<D: Document + ?Sized>(
             offset_chars,
             limit_chars,
             ..
-        } => at_offset(doc, *offset_chars, most(*limit_chars)?)?,
+        } => window_at_offset(doc, *offset_chars, most(*limit_chars)?)?,
         Range::Before {
             end_chars,
             limit_chars,
-        } => up_to(doc, *end_chars, most(*limit_chars)?)?,
-        // A text is one item.
-        Range::Items { limit_chars, .. } => at_offset(doc, 0, most(*limit_chars)?)?,
+        } => window_up_to(doc, *end_chars, most(*limit_chars)?)?,
+        // A text counts as one item.
+        Range::Items { limit_chars, .. } => window_at_offset(doc, 0, most(*limit_chars)?)?,
         Range::Lines { first, last } => {
-            of_lines(doc, *first, *last, most(limits::WINDOW_CHARS_MAX)?)?
+            window_of_lines(doc, *first, *last, most(limits::WINDOW_CHARS_MAX)?)?
         }
         Range::Match {
             q,
             before_chars,
             after_chars,
-        } => around_match(
+        } => window_around_match(
             doc,
-            &Search::text(q)?,
+            &DocumentSearch::from_text(q)?,
             *before_chars,
             *after_chars,
             max_bytes,
@@ -502,7 +519,7 @@ fn read_text<D: Document + ?Sized>(
         path: path.clone(),
         kind: None,
         window,
-        among: None,
+        item: None,
         shortcut: None,
     })
 }
@@ -514,12 +531,12 @@ fn read_hits<D: Document + ?Sized>(
     offset_chars: u64,
     max_bytes: usize,
 ) -> Result<Reading, D::Error> {
-    let search = Search::pattern(pattern)?;
+    let search = DocumentSearch::from_pattern(pattern)?;
     let mut hits = Vec::new();
     let mut next = None;
     let mut room = max_bytes;
-    search.each(doc, offset_chars, |hit| {
-        let found = Found {
+    search.visit_matches(doc, offset_chars, |hit| {
+        let found = PatternMatch {
             start_chars: hit.start.chars,
             end_chars: hit.end_chars,
             line: hit.start.lines + 1,
@@ -527,7 +544,7 @@ fn read_hits<D: Document + ?Sized>(
         };
         if hits.len() == limits::HITS || found.bytes() > room {
             next = Some(Position {
-                place: Place::Hits(path.clone(), pattern.to_owned()),
+                target: CursorTarget::Hits(path.clone(), pattern.to_owned()),
                 offset: found.start_chars,
                 limit_chars: limits::WINDOW_CHARS,
                 shortcut: None,
@@ -552,8 +569,8 @@ fn read_hits<D: Document + ?Sized>(
     })
 }
 
-/// What stands on the line of a hit, a little to either side of it.
-fn line_around(hit: &Hit<'_>) -> String {
+/// Returns the text on the line of a match, with a little context on either side.
+fn line_around(hit: &BufferMatch<'_>) -> String {
     let context = limits::HIT_CONTEXT_CHARS;
     let before = hit
         .before
@@ -661,10 +678,10 @@ mod tests {
     fn a_string_and_what_looks_like_it_are_told_apart() {
         let doc = r#"["[1,2]", [1,2], "5", 5]"#;
         for (path, expected) in [
-            ("[0]", Kind::String),
-            ("[1]", Kind::Array),
-            ("[2]", Kind::String),
-            ("[3]", Kind::Scalar),
+            ("[0]", JsonKind::String),
+            ("[1]", JsonKind::Array),
+            ("[2]", JsonKind::String),
+            ("[3]", JsonKind::Scalar),
         ] {
             match select(doc, path, chars(0, 99)).unwrap() {
                 Reading::Text { kind, .. } => assert_eq!(kind, Some(expected)),
@@ -700,24 +717,24 @@ mod tests {
         let far = doc.len() as u64 + 1;
         for (place, shortcut) in [
             (
-                Place::Items("rows[*]".parse().unwrap()),
+                CursorTarget::Items("rows[*]".parse().unwrap()),
                 Shortcut::Item {
                     at: far,
                     original: 3,
                 },
             ),
             (
-                Place::Items("rows[*]".parse().unwrap()),
+                CursorTarget::Items("rows[*]".parse().unwrap()),
                 Shortcut::Item { at: 9, original: 1 },
             ),
             (
-                Place::Items("rows".parse().unwrap()),
+                CursorTarget::Items("rows".parse().unwrap()),
                 Shortcut::Item { at: 9, original: 3 },
             ),
             (
-                Place::Text("body".parse().unwrap()),
+                CursorTarget::Text("body".parse().unwrap()),
                 Shortcut::Text {
-                    kind: Kind::String,
+                    kind: JsonKind::String,
                     span: 7..8,
                     size_bytes: 9,
                     size_chars: 9,
@@ -727,13 +744,17 @@ mod tests {
             ),
         ] {
             let position = Position {
-                place,
+                target: place,
                 offset: 1,
                 limit_chars: 99,
                 shortcut: Some(shortcut),
             };
             let long_way = read(doc, &position.selector(), 1_000);
-            assert_eq!(go_on(doc, &position, 1_000), long_way, "{position:?}");
+            assert_eq!(
+                continue_reading(doc, &position, 1_000),
+                long_way,
+                "{position:?}"
+            );
         }
     }
 

@@ -1,7 +1,7 @@
-//! Following a path through JSON without holding it.
+//! Follows a path through JSON without holding the document.
 //!
-//! The scanner goes forward once, holds a piece and at most one name, and looks at structure alone: what it
-//! passes over is neither decoded nor checked. Depth costs no memory.
+//! The scanner goes forward once, holds a piece and at most one name, and looks at structure alone: skipped
+//! values are neither decoded nor checked. Depth costs no memory.
 
 use std::ops::{ControlFlow, Range};
 
@@ -10,9 +10,9 @@ use crate::document::{Document, Piece};
 use crate::path::Segment;
 use crate::{Error, Path, Result};
 
-/// What a JSON value is.
+/// The kind of a JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum JsonKind {
     /// `{…}`
     Object,
     /// `[…]`
@@ -25,35 +25,34 @@ pub enum Kind {
 
 /// A value in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Node {
-    /// Where it is, with every slice resolved to an index or a name.
+pub(crate) struct JsonNode {
+    /// The path, with every slice resolved to an index or a name.
     pub(crate) path: Path,
-    /// Its name, where it is an entry of an object that was reached by position.
+    /// The name, if the value is an entry of an object that was reached by position.
     pub(crate) name: Option<String>,
-    /// Its bytes.
+    /// The range of its bytes.
     pub(crate) span: Range<u64>,
-    /// What it is.
-    pub(crate) kind: Kind,
+    pub(crate) kind: JsonKind,
 }
 
-/// Shows `visit` every value that `path` leads to, in the document's order, until it breaks.
+/// Calls `visit` with every value that `path` leads to, in document order, until it breaks.
 pub(crate) fn select<D: Document + ?Sized>(
     doc: &D,
     path: &Path,
-    mut visit: impl FnMut(Node) -> ControlFlow<()>,
+    mut visit: impl FnMut(JsonNode) -> ControlFlow<()>,
 ) -> Result<(), D::Error> {
-    let mut scan = Scan {
+    let mut scan = PathScanner {
         doc,
         piece: Piece::Borrowed(&[]),
         base: 0,
         at: 0,
     };
-    scan.space()?;
+    scan.skip_space()?;
     let mut here = Path::root();
     let flow = scan.follow(path.segments(), &mut here, None, &mut visit)?;
-    // Who has seen enough need not know what follows; who has seen all must know that it was all.
+    // After a break the rest is not checked. Otherwise nothing may follow the document.
     if flow.is_continue() {
-        scan.space()?;
+        scan.skip_space()?;
         if scan.peek()?.is_some() {
             return Err(scan.fail());
         }
@@ -61,13 +60,13 @@ pub(crate) fn select<D: Document + ?Sized>(
     Ok(())
 }
 
-/// Shows `visit` the items of a list from the one that begins at `at`, until it breaks.
+/// Calls `visit` with the items of a list from the one that begins at `at`, until it breaks.
 pub(crate) fn items_from<D: Document + ?Sized>(
     doc: &D,
     at: u64,
-    mut visit: impl FnMut(Range<u64>, Kind) -> ControlFlow<()>,
+    mut visit: impl FnMut(Range<u64>, JsonKind) -> ControlFlow<()>,
 ) -> Result<(), D::Error> {
-    let mut scan = Scan {
+    let mut scan = PathScanner {
         doc,
         piece: Piece::Borrowed(&[]),
         base: at,
@@ -83,7 +82,7 @@ pub(crate) fn items_from<D: Document + ?Sized>(
     }
 }
 
-struct Scan<'d, D: ?Sized> {
+struct PathScanner<'d, D: ?Sized> {
     doc: &'d D,
     piece: Piece<'d>,
     /// Document offset of the piece.
@@ -91,23 +90,23 @@ struct Scan<'d, D: ?Sized> {
     at: usize,
 }
 
-type Visit<'v> = dyn FnMut(Node) -> ControlFlow<()> + 'v;
+type NodeVisitor<'v> = dyn FnMut(JsonNode) -> ControlFlow<()> + 'v;
 type Flow<E> = Result<ControlFlow<()>, E>;
 
-impl<'d, D: Document + ?Sized> Scan<'d, D> {
-    /// At the start of a value: visits what the remaining steps lead to, and passes the value.
+impl<'d, D: Document + ?Sized> PathScanner<'d, D> {
+    /// At the start of a value: visits the values that the remaining steps lead to, and skips the value.
     fn follow(
         &mut self,
         steps: &[Segment],
         here: &mut Path,
         name: Option<String>,
-        visit: &mut Visit<'_>,
+        visit: &mut NodeVisitor<'_>,
     ) -> Flow<D::Error> {
         let Some((step, rest)) = steps.split_first() else {
             let kind = self.kind()?;
             let start = self.offset();
             self.skip_value()?;
-            return Ok(visit(Node {
+            return Ok(visit(JsonNode {
                 path: here.clone(),
                 name,
                 span: start..self.offset(),
@@ -115,9 +114,9 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
             }));
         };
         match self.kind()? {
-            Kind::Object => self.object(step, rest, here, visit),
-            Kind::Array => self.array(step, rest, here, visit),
-            Kind::String | Kind::Scalar => {
+            JsonKind::Object => self.object(step, rest, here, visit),
+            JsonKind::Array => self.array(step, rest, here, visit),
+            JsonKind::String | JsonKind::Scalar => {
                 self.skip_value()?;
                 Ok(ControlFlow::Continue(()))
             }
@@ -129,14 +128,14 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
         step: &Segment,
         rest: &[Segment],
         here: &mut Path,
-        visit: &mut Visit<'_>,
+        visit: &mut NodeVisitor<'_>,
     ) -> Flow<D::Error> {
         self.expect(b'[')?;
         let mut index = 0;
         while self.has_another(index == 0, b']')? {
             let wanted = matches_position(step, index);
             let into = wanted.then_some((Segment::Index(index), None));
-            let flow = self.pass(into, rest, here, visit)?;
+            let flow = self.follow_or_skip(into, rest, here, visit)?;
             if flow.is_break() {
                 return Ok(flow);
             }
@@ -150,16 +149,16 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
         step: &Segment,
         rest: &[Segment],
         here: &mut Path,
-        visit: &mut Visit<'_>,
+        visit: &mut NodeVisitor<'_>,
     ) -> Flow<D::Error> {
         self.expect(b'{')?;
         let mut index = 0;
-        // The first of two members with one name is the one that counts.
+        // The first of two members with the same name counts.
         let mut taken = false;
         while self.has_another(index == 0, b'}')? {
             let name = self.name()?;
             self.expect(b':')?;
-            self.space()?;
+            self.skip_space()?;
             let wanted = match step {
                 Segment::Name(wanted) => !taken && *wanted == name,
                 positional => matches_position(positional, index),
@@ -170,7 +169,7 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
                 let member = Segment::from(name.as_str());
                 (member, by_position.then_some(name))
             });
-            let flow = self.pass(into, rest, here, visit)?;
+            let flow = self.follow_or_skip(into, rest, here, visit)?;
             if flow.is_break() {
                 return Ok(flow);
             }
@@ -179,13 +178,13 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// At a member: goes into it with the remaining steps if the path leads there, else skips it.
-    fn pass(
+    /// At a member: follows the remaining steps if the path leads there, else skips it.
+    fn follow_or_skip(
         &mut self,
         into: Option<(Segment, Option<String>)>,
         rest: &[Segment],
         here: &mut Path,
-        visit: &mut Visit<'_>,
+        visit: &mut NodeVisitor<'_>,
     ) -> Flow<D::Error> {
         let Some((step, name)) = into else {
             self.skip_value()?;
@@ -197,9 +196,9 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
         flow
     }
 
-    /// Between two members: passes the comma, or the closing bracket.
+    /// Between two members: skips the comma, or the closing bracket.
     fn has_another(&mut self, first: bool, close: u8) -> Result<bool, D::Error> {
-        self.space()?;
+        self.skip_space()?;
         match self.peek()? {
             Some(byte) if byte == close => {
                 self.at += 1;
@@ -207,7 +206,7 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
             }
             Some(b',') if !first => {
                 self.at += 1;
-                self.space()?;
+                self.skip_space()?;
                 Ok(true)
             }
             Some(_) if first => Ok(true),
@@ -215,26 +214,26 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
         }
     }
 
-    fn kind(&mut self) -> Result<Kind, D::Error> {
+    fn kind(&mut self) -> Result<JsonKind, D::Error> {
         match self.peek()? {
-            Some(b'{') => Ok(Kind::Object),
-            Some(b'[') => Ok(Kind::Array),
-            Some(b'"') => Ok(Kind::String),
-            Some(b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => Ok(Kind::Scalar),
+            Some(b'{') => Ok(JsonKind::Object),
+            Some(b'[') => Ok(JsonKind::Array),
+            Some(b'"') => Ok(JsonKind::String),
+            Some(b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => Ok(JsonKind::Scalar),
             _ => Err(self.fail()),
         }
     }
 
     fn name(&mut self) -> Result<String, D::Error> {
-        self.space()?;
+        self.skip_space()?;
         let start = self.offset();
         self.skip_string()?;
         let length = usize::try_from(self.offset() - start).unwrap_or(usize::MAX);
         if length > limits::NAME_BYTES {
-            return Err(Error::WindowInvalid("a member's name is too long to be followed").into());
+            return Err(Error::WindowInvalid("the name of a member is too long").into());
         }
         let mut raw = Vec::with_capacity(length);
-        // Nearly always the name lies in the piece that is at hand.
+        // Nearly always the name lies in the current piece.
         match usize::try_from(start.wrapping_sub(self.base)) {
             Ok(at) if start >= self.base => raw.extend_from_slice(&self.piece[at..self.at]),
             _ => {
@@ -245,16 +244,16 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
                 }
             }
         }
-        // A name with half a surrogate pair means nothing; it is passed by as it stands.
+        // A name with a lone surrogate is not valid; it is skipped unchanged.
         Ok(serde_json::from_slice(&raw)
             .unwrap_or_else(|_| String::from_utf8_lossy(&raw).into_owned()))
     }
 
     fn skip_value(&mut self) -> Result<(), D::Error> {
         match self.kind()? {
-            Kind::String => self.skip_string(),
-            Kind::Scalar => self.skip_while(|byte| !b",]} \t\r\n".contains(&byte)),
-            Kind::Object | Kind::Array => {
+            JsonKind::String => self.skip_string(),
+            JsonKind::Scalar => self.skip_while(|byte| !b",]} \t\r\n".contains(&byte)),
+            JsonKind::Object | JsonKind::Array => {
                 let mut depth = 0_u64;
                 loop {
                     self.skip_while(|byte| !b"\"[]{}".contains(&byte))?;
@@ -309,12 +308,12 @@ impl<'d, D: Document + ?Sized> Scan<'d, D> {
         Ok(())
     }
 
-    fn space(&mut self) -> Result<(), D::Error> {
+    fn skip_space(&mut self) -> Result<(), D::Error> {
         self.skip_while(|byte| b" \t\r\n".contains(&byte))
     }
 
     fn expect(&mut self, byte: u8) -> Result<(), D::Error> {
-        self.space()?;
+        self.skip_space()?;
         if self.peek()? == Some(byte) {
             self.at += 1;
             Ok(())

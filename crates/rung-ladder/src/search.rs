@@ -1,8 +1,8 @@
-//! Finding a text or a regular expression in a document of any size.
+//! Search for a text or a regular expression in a document of any size.
 //!
 //! A buffer slides over the document with an overlap, so memory is bounded and a match is found whole as
 //! long as it is no longer than the overlap. Context before the buffer's search start is kept, so that
-//! `\b` and `^` look at real text and not at a border of ours.
+//! `\b` and `^` look at real text and not at a buffer boundary.
 
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -11,45 +11,45 @@ use crate::document::{Document, Mark, find_char};
 use crate::text::{chars_in, is_char_start};
 use crate::{Error, Result};
 
-/// Something to look for.
-pub(crate) struct Search(Regex);
+/// A compiled search pattern.
+pub(crate) struct DocumentSearch(Regex);
 
-/// A place where it is.
-pub(crate) struct Hit<'b> {
-    /// Its beginning.
+/// A match within the buffer.
+pub(crate) struct BufferMatch<'b> {
+    /// The position where the match begins.
     pub(crate) start: Mark,
-    /// Its end, in code points.
+    /// The end of the match, in code points.
     pub(crate) end_chars: u64,
-    /// What is at hand before it.
+    /// The buffered bytes before the match.
     pub(crate) before: &'b [u8],
-    /// It, and what is at hand behind it.
+    /// The match and the buffered bytes after it.
     pub(crate) after: &'b [u8],
 }
 
-/// Kept before the place where the search goes on: what boundaries look back at, and hits are shown with.
+/// Bytes kept before the position where the search continues: boundaries look back at them, and matches are shown with them.
 const CONTEXT_BYTES: usize = limits::HIT_CONTEXT_CHARS * 4;
 
-impl Search {
-    /// A text, whatever its case.
-    pub(crate) fn text(q: &str) -> Result<Self> {
+impl DocumentSearch {
+    /// Searches for a text, case-insensitive.
+    pub(crate) fn from_text(q: &str) -> Result<Self> {
         if q.is_empty() {
             return Err(Error::WindowInvalid("q is empty"));
         }
         Self::build(q, &regex::escape(q), true)
     }
 
-    /// A regular expression; `^` and `$` stand for the ends of a line.
-    pub(crate) fn pattern(pattern: &str) -> Result<Self> {
+    /// Searches for a regular expression; `^` and `$` match at line boundaries.
+    pub(crate) fn from_pattern(pattern: &str) -> Result<Self> {
         Self::build(pattern, pattern, false)
     }
 
     fn build(given: &str, pattern: &str, any_case: bool) -> Result<Self> {
         if given.chars().count() > limits::PATTERN_CHARS {
-            return Err(Error::PatternInvalid("it is too long".to_owned()));
+            return Err(Error::PatternInvalid("the pattern is too long".to_owned()));
         }
         let invalid = |error: regex::Error| Error::PatternInvalid(last_line(&error.to_string()));
-        // The engine for text refuses what could match a part of a character; the one for bytes, which
-        // can search a buffer that ends anywhere, would not.
+        // The text engine rejects patterns that could match a part of a character; the byte engine, which
+        // can search a buffer that ends anywhere, does not.
         regex::RegexBuilder::new(pattern)
             .size_limit(limits::PATTERN_BYTES)
             .build()
@@ -64,25 +64,25 @@ impl Search {
             .map_err(invalid)
     }
 
-    /// The first occurrence: where it begins and ends, in code points.
-    pub(crate) fn first<D: Document + ?Sized>(
+    /// Returns the start and end of the first occurrence, in code points.
+    pub(crate) fn first_match<D: Document + ?Sized>(
         &self,
         doc: &D,
     ) -> Result<Option<(u64, u64)>, D::Error> {
         let mut found = None;
-        self.each(doc, 0, |hit| {
+        self.visit_matches(doc, 0, |hit| {
             found = Some((hit.start.chars, hit.end_chars));
             false
         })?;
         Ok(found)
     }
 
-    /// Shows `visit` every occurrence that begins at or behind a code point, until it says no.
-    pub(crate) fn each<D: Document + ?Sized>(
+    /// Calls `visit` with every occurrence that begins at or after a code point, until it returns false.
+    pub(crate) fn visit_matches<D: Document + ?Sized>(
         &self,
         doc: &D,
         from_chars: u64,
-        mut visit: impl FnMut(Hit) -> bool,
+        mut visit: impl FnMut(BufferMatch) -> bool,
     ) -> Result<(), D::Error> {
         let mut base = find_char(
             doc,
@@ -91,21 +91,21 @@ impl Search {
         let from = find_char(doc, from_chars)?;
         let mut buffer = Vec::new();
         let mut at = usize::try_from(from.bytes - base.bytes).expect("a little context");
-        // Where the last match ended: nothing at the end of something is not another match.
+        // The end of the last match: an empty match directly after a match does not count.
         let mut last_end = None;
-        // A place in the buffer that has been counted up to.
+        // The position in the buffer up to which code points and lines are counted.
         let mut counted = (0, base);
         loop {
             let more = fill(doc, base.bytes, &mut buffer)?;
-            // What ends behind this may be longer than it looks, or be beaten by a match that begins
-            // earlier and ends where we cannot see.
+            // A match that ends after this may be longer than the buffer shows, or lose to a match that begins
+            // earlier and ends outside the buffer.
             let sure = if more {
                 buffer.len().saturating_sub(limits::MATCH_BYTES).max(at)
             } else {
                 buffer.len()
             };
             let found = self.0.find_at(&buffer, at).map(|found| found.range());
-            // Nothing at the very end of the buffer is the end of our sight, not of a match.
+            // An empty match at the very end of the buffer may be an artefact of the boundary.
             let found = found.filter(|found| !more || found.start < buffer.len());
             let keep = found.as_ref().map_or(sure, |found| found.start.min(sure));
             match found {
@@ -118,9 +118,9 @@ impl Search {
                     }
                 }
                 Some(found) if found.end <= sure || keep <= CONTEXT_BYTES => {
-                    let start = counted.1.behind(&buffer[counted.0..found.start]);
+                    let start = counted.1.after(&buffer[counted.0..found.start]);
                     counted = (found.start, start);
-                    let hit = Hit {
+                    let hit = BufferMatch {
                         start,
                         end_chars: start.chars + chars_in(&buffer[found.clone()]),
                         before: &buffer[..found.start],
@@ -143,7 +143,7 @@ impl Search {
     }
 }
 
-/// Fills the buffer that begins at `base`; says whether the document goes on behind it.
+/// Fills the buffer that begins at `base`. Returns true if the document continues after it.
 fn fill<D: Document + ?Sized>(doc: &D, base: u64, buffer: &mut Vec<u8>) -> Result<bool, D::Error> {
     while buffer.len() < limits::SEARCH_BYTES {
         let piece = doc.piece(base + buffer.len() as u64)?;
@@ -153,7 +153,7 @@ fn fill<D: Document + ?Sized>(doc: &D, base: u64, buffer: &mut Vec<u8>) -> Resul
         let wanted = (limits::SEARCH_BYTES - buffer.len()).min(piece.len());
         buffer.extend_from_slice(&piece[..wanted]);
     }
-    // A character that is only half in sight is left for the next time.
+    // An incomplete character at the end is left for the next fill.
     if let Some(start) = buffer.iter().rposition(|byte| is_char_start(*byte)) {
         let half = std::str::from_utf8(&buffer[start..]).is_err_and(|e| e.error_len().is_none());
         buffer.truncate(if half { start } else { buffer.len() });
@@ -161,18 +161,18 @@ fn fill<D: Document + ?Sized>(doc: &D, base: u64, buffer: &mut Vec<u8>) -> Resul
     Ok(base + (buffer.len() as u64) < doc.len_bytes())
 }
 
-/// Drops what lies before `to`, save a little context; says where `to` is now.
+/// Drops the bytes before `to`, except for a little context. Returns the new offset of `to`.
 fn slide(base: &mut Mark, buffer: &mut Vec<u8>, to: usize) -> usize {
     let mut start = to.saturating_sub(CONTEXT_BYTES);
     while start < to && !is_char_start(buffer[start]) {
         start += 1;
     }
-    *base = base.behind(&buffer[..start]);
+    *base = base.after(&buffer[..start]);
     buffer.drain(..start);
     to - start
 }
 
-/// The first character boundary behind `at`.
+/// Returns the first character boundary after `at`.
 fn next_char(buffer: &[u8], at: usize) -> usize {
     let rest = buffer.get(at + 1..).unwrap_or_default();
     at + 1
@@ -182,7 +182,7 @@ fn next_char(buffer: &[u8], at: usize) -> usize {
             .count()
 }
 
-/// The regex crate draws the pattern over several lines; the last one says what is wrong.
+/// The regex crate prints the pattern over several lines; the last line is the message.
 fn last_line(message: &str) -> String {
     let line = message.lines().last().unwrap_or_default();
     line.trim_start_matches("error: ").to_owned()
@@ -192,10 +192,10 @@ fn last_line(message: &str) -> String {
 mod tests {
     use super::*;
 
-    fn hits(search: &Search, text: &str) -> Vec<(u64, u64, u64)> {
+    fn hits(search: &DocumentSearch, text: &str) -> Vec<(u64, u64, u64)> {
         let mut hits = Vec::new();
         search
-            .each(text, 0, |hit| {
+            .visit_matches(text, 0, |hit| {
                 hits.push((hit.start.chars, hit.end_chars, hit.start.lines));
                 true
             })
@@ -205,9 +205,9 @@ mod tests {
 
     #[test]
     fn text_is_found_whatever_its_case() {
-        let search = Search::text("STRASSE.").unwrap();
+        let search = DocumentSearch::from_text("STRASSE.").unwrap();
         assert_eq!(hits(&search, "x\né strasse. strasse"), [(4, 12, 1)]);
-        let folded = Search::text("ÉTÉ").unwrap();
+        let folded = DocumentSearch::from_text("ÉTÉ").unwrap();
         assert_eq!(hits(&folded, "l'été"), [(2, 5, 0)]);
     }
 
@@ -216,7 +216,7 @@ mod tests {
         // Long enough for several slides, with hits on the borders and boundaries that look back.
         let unit = "é needle haystack_needle\n";
         let text = unit.repeat(40_000);
-        let search = Search::pattern(r"(?:^|\b)needle\b").unwrap();
+        let search = DocumentSearch::from_pattern(r"(?:^|\b)needle\b").unwrap();
         let found = hits(&search, &text);
         assert_eq!(found.len(), 40_000);
         let per_line = unit.chars().count() as u64;
@@ -228,23 +228,23 @@ mod tests {
 
     #[test]
     fn lines_may_end_as_they_do_elsewhere() {
-        let search = Search::pattern("^b$").unwrap();
+        let search = DocumentSearch::from_pattern("^b$").unwrap();
         assert_eq!(hits(&search, "a\r\nb\r\nc"), [(3, 4, 1)]);
     }
 
     #[test]
     fn going_on_in_the_middle_sees_what_is_before() {
-        let search = Search::pattern(r"\Bneedle").unwrap();
+        let search = DocumentSearch::from_pattern(r"\Bneedle").unwrap();
         let text = "haystackneedle needle\n".repeat(3);
         let all = hits(&search, &text);
         assert_eq!(all.len(), 3);
         for from in 0..text.len() as u64 {
             let mut first = None;
-            let visit = |hit: Hit<'_>| {
+            let visit = |hit: BufferMatch<'_>| {
                 first = Some(hit.start.chars);
                 false
             };
-            search.each(text.as_str(), from, visit).unwrap();
+            search.visit_matches(text.as_str(), from, visit).unwrap();
             let expected = all.iter().map(|hit| hit.0).find(|start| *start >= from);
             assert_eq!(first, expected, "from {from}");
         }
@@ -257,10 +257,10 @@ mod tests {
         text.replace_range(size - 14_000..size - 13_999, "a");
         text.replace_range(size - 9_000..size - 8_999, "c");
         text.replace_range(size + 2_000..size + 2_001, "b");
-        let search = Search::pattern("a[^b]*b|c").unwrap();
+        let search = DocumentSearch::from_pattern("a[^b]*b|c").unwrap();
         let start = size as u64 - 14_000;
         assert_eq!(hits(&search, &text), [(start, start + 16_001, 0)]);
-        // One that is longer than we look ahead may be missed, and what is behind it is found.
+        // A match that is longer than the lookahead may be missed; later matches are still found.
         let long = format!("a{}b c", "x".repeat(size * 2));
         let end = long.len() as u64;
         assert_eq!(hits(&search, &long).last(), Some(&(end - 1, end, 0)));
@@ -288,13 +288,13 @@ mod tests {
             "two\r?$",
             "(?s)e.{0,40}t",
         ] {
-            let search = Search::pattern(pattern).unwrap();
+            let search = DocumentSearch::from_pattern(pattern).unwrap();
             let mut whole = regex::RegexBuilder::new(pattern);
             let whole = whole.multi_line(true).crlf(true).build().unwrap();
             for text in &texts {
                 let all: Vec<_> = whole.find_iter(text).collect();
                 let found = hits(&search, text);
-                // A single run that is longer than the buffer may be told in parts; nothing else may differ.
+                // A single match that is longer than the buffer may be reported in parts; nothing else may differ.
                 if all.iter().all(|found| found.len() < limits::MATCH_BYTES) {
                     assert_eq!(found.len(), all.len(), "{pattern}");
                 }
@@ -318,7 +318,7 @@ mod tests {
     fn what_can_match_nothing_does_not_end_at_a_border_of_ours() {
         let size = limits::SEARCH_BYTES;
         let text = format!("{}\nsecond\nthird\n", "a".repeat(size * 3));
-        let lines: Vec<_> = hits(&Search::pattern(".*").unwrap(), &text);
+        let lines: Vec<_> = hits(&DocumentSearch::from_pattern(".*").unwrap(), &text);
         let behind: Vec<u64> = lines
             .iter()
             .map(|hit| hit.2)
@@ -326,7 +326,7 @@ mod tests {
             .collect();
         assert_eq!(behind, [1, 2, 3]);
         let text = format!("{} needle ", "x".repeat(size * 3));
-        let found = hits(&Search::pattern("needle|x*").unwrap(), &text);
+        let found = hits(&DocumentSearch::from_pattern("needle|x*").unwrap(), &text);
         let start = size as u64 * 3 + 1;
         assert!(found.contains(&(start, start + 6, 0)));
     }
@@ -342,7 +342,7 @@ mod tests {
             &"x".repeat(2_000),
         ] {
             assert!(matches!(
-                Search::pattern(pattern),
+                DocumentSearch::from_pattern(pattern),
                 Err(Error::PatternInvalid(_))
             ));
         }

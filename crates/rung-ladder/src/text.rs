@@ -1,46 +1,46 @@
-//! Cutting prose, and what text costs once it is inside JSON.
+//! Cutting of text, and its size inside a JSON string.
 
 use std::fmt::Write as _;
 
 use crate::handle::outside_handle;
 
-/// Bytes of `text` as a JSON string, quotes included.
+/// Returns the bytes of `text` as a JSON string, quotes included.
 pub fn json_string_bytes(text: &str) -> usize {
     2 + text.len() + escaping_bytes(text.as_bytes())
 }
 
-/// Bytes that are looked at together.
+/// Bytes that are checked together.
 const BLOCK_BYTES: usize = 32;
 const WORD_BYTES: usize = 8;
 
-/// What escaping adds to some bytes. Most blocks of them have nothing to escape, which is seen of all their bytes at once.
+/// Returns the bytes that escaping adds. Most blocks have nothing to escape, which is checked for all their bytes at once.
 fn escaping_bytes(bytes: &[u8]) -> usize {
     let each = |bytes: &[u8]| bytes.iter().map(|byte| extra_bytes(*byte)).sum::<usize>();
     let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
     let (words, last) = rest.as_chunks::<WORD_BYTES>();
     let blocks = blocks.iter().filter(|block| has_escaped(block));
-    let words = words.iter().filter(|word| escaped_in(**word) != 0);
+    let words = words.iter().filter(|word| escaped_mask(**word) != 0);
     blocks.map(|block| each(block)).sum::<usize>()
         + words.map(|word| each(word)).sum::<usize>()
         + each(last)
 }
 
-/// Whether some of these bytes are escaped in a JSON string.
+/// Returns true if some of these bytes are escaped in a JSON string.
 fn has_escaped(block: &[u8; BLOCK_BYTES]) -> bool {
     let escaped = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
-    // In a form of which the compiler makes a few instructions for all of them.
+    // Written so that the compiler vectorises it.
     let found = block.map(|byte| if escaped(byte) { u8::MAX } else { 0 });
     let words = found.as_chunks().0.iter();
     words.fold(0, |any, word| any | u64::from_ne_bytes(*word)) != 0
 }
 
-/// Which of these bytes are escaped in a JSON string: the high bit of each of them.
-fn escaped_in(word: [u8; WORD_BYTES]) -> u64 {
+/// Returns a mask with the high bit set of each byte that is escaped in a JSON string.
+fn escaped_mask(word: [u8; WORD_BYTES]) -> u64 {
     const EACH: u64 = u64::from_ne_bytes([1; WORD_BYTES]);
     const HIGH: u64 = EACH << 7;
     let word = u64::from_le_bytes(word);
     let low = word & !HIGH;
-    // Nothing is carried from one byte to the next: what is added to seven bits stays within eight.
+    // Nothing is carried from one byte to the next: sums of seven-bit numbers fit eight bits.
     let is_none = |byte: u64| byte + (HIGH - EACH);
     let no_control = low + EACH * (0x80 - 0x20);
     let no_quote = is_none(low ^ (EACH * u64::from(b'"')));
@@ -48,7 +48,7 @@ fn escaped_in(word: [u8; WORD_BYTES]) -> u64 {
     !(no_control & no_quote & no_backslash) & !word & HIGH
 }
 
-/// Writes `text` as a JSON string, byte for byte as `serde_json` does, which looks at every byte by itself.
+/// Writes `text` as a JSON string, byte for byte as `serde_json` does, but checks several bytes at once.
 pub fn push_json_string(out: &mut String, text: &str) {
     let mut from = 0;
     out.push('"');
@@ -78,9 +78,9 @@ fn push_escaped(out: &mut String, byte: u8) {
     out.push(named);
 }
 
-/// How many bytes come before the first that a JSON string writes otherwise.
+/// Returns how many bytes come before the first one that a JSON string escapes.
 pub fn json_plain_bytes(bytes: &[u8]) -> usize {
-    // Most texts end soon. What is longer is seen in larger pieces.
+    // Most texts are short. Longer ones are checked in larger blocks.
     let few = &bytes[..bytes.len().min(BLOCK_BYTES)];
     let before = plain_bytes(few);
     if before < few.len() {
@@ -91,25 +91,25 @@ pub fn json_plain_bytes(bytes: &[u8]) -> usize {
     before + plain_bytes(&bytes[before..])
 }
 
-/// The same, word for word.
+/// The same as [`json_plain_bytes`], but a word at a time.
 fn plain_bytes(bytes: &[u8]) -> usize {
     let (words, last) = bytes.as_chunks();
     for (at, word) in words.iter().enumerate() {
-        let escaped = escaped_in(*word);
+        let escaped = escaped_mask(*word);
         if escaped != 0 {
-            return at * WORD_BYTES + first_of(escaped);
+            return at * WORD_BYTES + first_marked_byte(escaped);
         }
     }
     let plain = last.iter().take_while(|byte| extra_bytes(**byte) == 0);
     words.len() * WORD_BYTES + plain.count()
 }
 
-/// Which byte of a word has the first high bit.
-fn first_of(high: u64) -> usize {
+/// Returns the index of the first byte whose high bit is set.
+fn first_marked_byte(high: u64) -> usize {
     high.trailing_zeros() as usize / 8
 }
 
-/// Where in `text` the bytes are that a JSON string writes otherwise.
+/// Returns the offsets of the bytes of `text` that a JSON string escapes.
 pub fn json_escapes(text: &str) -> impl Iterator<Item = usize> {
     let bytes = text.as_bytes();
     let mut from = 0;
@@ -120,12 +120,12 @@ pub fn json_escapes(text: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Bytes of `char` inside a JSON string.
+/// Returns the bytes of `char` inside a JSON string.
 pub fn json_char_bytes(char: char) -> usize {
     char.len_utf8() + u8::try_from(char).map_or(0, extra_bytes)
 }
 
-/// What escaping adds to one byte, as `serde_json` writes it.
+/// Returns the bytes that escaping adds to one byte, as `serde_json` writes it.
 fn extra_bytes(byte: u8) -> usize {
     usize::from(EXTRA_BYTES[usize::from(byte)])
 }
@@ -146,7 +146,7 @@ const EXTRA_BYTES: [u8; 256] = {
     extra
 };
 
-/// The longest beginning of `text` that, as part of a JSON string, has at most `max_bytes` bytes.
+/// Returns the longest prefix of `text` that has at most `max_bytes` bytes inside a JSON string.
 pub(crate) fn prefix(text: &str, max_bytes: usize) -> &str {
     if text.len() <= max_bytes && json_string_bytes(text) - 2 <= max_bytes {
         return text;
@@ -161,7 +161,7 @@ pub(crate) fn prefix(text: &str, max_bytes: usize) -> &str {
     text
 }
 
-/// The longest ending of `text` that, as part of a JSON string, has at most `max_bytes` bytes.
+/// Returns the longest suffix of `text` that has at most `max_bytes` bytes inside a JSON string.
 pub(crate) fn suffix(text: &str, max_bytes: usize) -> &str {
     let mut bytes = 0;
     for (at, char) in text.char_indices().rev() {
@@ -173,24 +173,24 @@ pub(crate) fn suffix(text: &str, max_bytes: usize) -> &str {
     text
 }
 
-/// The longest beginning of `text` that costs at most `max_bytes` inside a JSON string and cuts neither
+/// Returns the longest prefix of `text` that has at most `max_bytes` bytes inside a JSON string and cuts neither
 /// a character nor a handle.
 pub fn head(text: &str, max_bytes: usize) -> &str {
     let cut = prefix(text, max_bytes);
     &text[..outside_handle(text, cut.len())]
 }
 
-/// The code points of `bytes` that begin in it; exact for any slice of UTF-8.
+/// Counts the code points that begin in `bytes`; exact for any slice of UTF-8.
 pub(crate) fn chars_in(bytes: &[u8]) -> u64 {
     count(bytes, is_char_start)
 }
 
-/// The line breaks in `bytes`.
+/// Counts the line breaks in `bytes`.
 pub(crate) fn lines_in(bytes: &[u8]) -> u64 {
     count(bytes, |byte| byte == b'\n')
 }
 
-/// How many of `bytes` are as asked. Sums of a byte each, so that the compiler counts many at once.
+/// Counts the bytes for which `is_one` is true. Sums of a byte each, so that the compiler vectorises it.
 fn count(bytes: &[u8], is_one: impl Fn(u8) -> bool) -> u64 {
     let few = |few: &[u8]| few.iter().map(|byte| u8::from(is_one(*byte))).sum::<u8>();
     bytes
@@ -199,7 +199,7 @@ fn count(bytes: &[u8], is_one: impl Fn(u8) -> bool) -> u64 {
         .sum()
 }
 
-/// Where code point `n` of `bytes` begins, or how many there are if that is too few.
+/// Returns the offset where code point `n` of `bytes` begins, or the number of code points if there are too few.
 pub(crate) fn nth_char(bytes: &[u8], n: u64) -> Result<usize, u64> {
     let mut before = 0;
     for (block, bytes) in bytes.chunks(NTH_BLOCK_BYTES).enumerate() {
@@ -216,10 +216,10 @@ pub(crate) fn nth_char(bytes: &[u8], n: u64) -> Result<usize, u64> {
     Err(before)
 }
 
-/// Blocks that are counted before one of them is looked into.
+/// Bytes of the blocks that are counted before one of them is searched.
 const NTH_BLOCK_BYTES: usize = 1 << 10;
 
-/// Whether a code point begins at this byte of UTF-8.
+/// Returns true if a code point begins at this byte of UTF-8.
 pub(crate) fn is_char_start(byte: u8) -> bool {
     byte & 0b1100_0000 != 0b1000_0000
 }

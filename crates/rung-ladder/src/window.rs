@@ -2,40 +2,40 @@
 
 use crate::budget::limits;
 use crate::document::{Document, find_char, find_line, take_chars};
-use crate::search::Search;
+use crate::search::DocumentSearch;
 use crate::text::{prefix, suffix};
 use crate::{Error, Result};
 
-/// A part of a text.
+/// A window of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
-    /// The part itself.
+    /// The text of the window.
     pub text: String,
-    /// Code points before it.
+    /// Code points before the window.
     pub start_chars: u64,
-    /// Code points up to its end.
+    /// Code points up to the end of the window.
     pub end_chars: u64,
-    /// The most it was allowed to hold.
+    /// The most code points that the window may hold.
     pub limit_chars: u64,
     /// Code points of the whole text.
     pub size_chars: u64,
-    /// The code points of what was searched for, where the window was made around it.
+    /// The start and end of the searched text in code points, if the window was made around a match.
     pub found: Option<(u64, u64)>,
 }
 
 impl Window {
-    /// Whether this is the whole text, not merely its last part.
-    pub fn complete(&self) -> bool {
+    /// Returns true if the window is the whole text, not merely its last part.
+    pub fn is_complete(&self) -> bool {
         self.start_chars == 0 && self.end_chars == self.size_chars
     }
 
-    /// Where the window after this one begins.
+    /// Returns the offset where the next window begins; `None` at the end.
     pub fn next_offset(&self) -> Option<u64> {
         (self.end_chars < self.size_chars).then_some(self.end_chars)
     }
 
-    /// How much a neighbour of this window holds: as much as this one may, but around a match, where the
-    /// context set the size, as much as is usual.
+    /// Returns the size of the windows before and after this one: the limit of this one, or the default
+    /// around a match, where the context set the size.
     pub(crate) fn step_chars(&self) -> u64 {
         match self.found {
             None => self.limit_chars,
@@ -44,11 +44,11 @@ impl Window {
     }
 }
 
-/// How large a window may be.
+/// The limits of a window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
     pub(crate) limit_chars: u64,
-    /// Bytes of the window's text once it stands in a JSON string.
+    /// Bytes of the window's text inside a JSON string.
     pub(crate) max_bytes: usize,
 }
 
@@ -64,8 +64,8 @@ impl Extent {
     }
 }
 
-/// The window that begins at `offset_chars`. Past the end it is empty.
-pub(crate) fn at_offset<D: Document + ?Sized>(
+/// Returns the window that begins at `offset_chars`. Past the end it is empty.
+pub(crate) fn window_at_offset<D: Document + ?Sized>(
     doc: &D,
     offset_chars: u64,
     extent: Extent,
@@ -96,8 +96,8 @@ pub(crate) fn at_offset<D: Document + ?Sized>(
     })
 }
 
-/// The window that ends at `end_chars`: what is too much is left out at its beginning.
-pub(crate) fn up_to<D: Document + ?Sized>(
+/// Returns the window that ends at `end_chars`. If it does not fit, its beginning is left out.
+pub(crate) fn window_up_to<D: Document + ?Sized>(
     doc: &D,
     end_chars: u64,
     extent: Extent,
@@ -123,21 +123,24 @@ pub(crate) fn up_to<D: Document + ?Sized>(
     })
 }
 
-/// The window of the lines from `first` to `last`, counted from 1, both included.
-pub(crate) fn of_lines<D: Document + ?Sized>(
+/// Returns the window of the lines from `first` to `last`, counted from 1, inclusive.
+pub(crate) fn window_of_lines<D: Document + ?Sized>(
     doc: &D,
     first: u64,
     last: u64,
     extent: Extent,
 ) -> Result<Window, D::Error> {
     if first == 0 || last < first {
-        return Err(Error::WindowInvalid("lines count from 1, and the first comes first").into());
+        return Err(Error::WindowInvalid(
+            "lines must be FIRST-LAST, with FIRST at least 1 and at most LAST",
+        )
+        .into());
     }
     doc.len_chars().ok_or(Error::NotText)?;
     let from = find_line(doc, first - 1)?;
     let to = find_line(doc, last)?;
     let wanted = (to.chars - from.chars).min(extent.limit_chars);
-    let mut window = at_offset(
+    let mut window = window_at_offset(
         doc,
         from.chars,
         Extent {
@@ -153,10 +156,10 @@ pub(crate) fn of_lines<D: Document + ?Sized>(
     Ok(window)
 }
 
-/// The window around the first occurrence of what `search` looks for.
-pub(crate) fn around_match<D: Document + ?Sized>(
+/// Returns the window around the first match of `search`.
+pub(crate) fn window_around_match<D: Document + ?Sized>(
     doc: &D,
-    search: &Search,
+    search: &DocumentSearch,
     before_chars: u64,
     after_chars: u64,
     max_bytes: usize,
@@ -165,15 +168,15 @@ pub(crate) fn around_match<D: Document + ?Sized>(
         return Err(Error::WindowInvalid("before_chars or after_chars is out of range").into());
     }
     doc.len_chars().ok_or(Error::NotText)?;
-    let (hit_start, hit_end) = search.first(doc)?.ok_or(Error::MatchAbsent)?;
+    let (hit_start, hit_end) = search.first_match(doc)?.ok_or(Error::MatchAbsent)?;
     let start = hit_start.saturating_sub(before_chars);
     let length = (hit_end - start)
         .saturating_add(after_chars)
         .min(limits::WINDOW_CHARS_MAX);
-    let mut window = at_offset(doc, start, Extent::new(length.max(1), max_bytes)?)?;
-    // Where the bytes do not last up to the match, the match is what was asked for.
+    let mut window = window_at_offset(doc, start, Extent::new(length.max(1), max_bytes)?)?;
+    // If the bytes do not suffice up to the match, the window begins with the match.
     if window.end_chars < hit_end && hit_start > start {
-        window = at_offset(doc, hit_start, Extent::new(length.max(1), max_bytes)?)?;
+        window = window_at_offset(doc, hit_start, Extent::new(length.max(1), max_bytes)?)?;
     }
     window.found = Some((hit_start, hit_end));
     Ok(window)

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use rung_ladder::{
-    Binding, Budget, CursorKey, Cut, Error, Handle, Kind, Measure, Path, Place, Position, Range,
-    Reading, Segment, Selector, fit, go_on, head, limits, read,
+    Binding, Budget, CursorKey, CursorTarget, Cut, Error, Handle, JsonKind, Measure, Path,
+    Position, Range, Reading, Segment, Selector, continue_reading, fit, head, limits, read,
 };
 use serde_json::{Map, Value};
 
@@ -80,8 +80,8 @@ fn budget() -> impl Strategy<Value = Budget> {
     })
 }
 
-/// What is really written, counted the slow way.
-fn written(value: &impl serde::Serialize, measure: Measure) -> usize {
+/// The bytes that are really written, counted the slow way.
+fn json_len(value: &impl serde::Serialize, measure: Measure) -> usize {
     let bare = serde_json::to_string(value).unwrap();
     match measure {
         Measure::Bare => bare.len(),
@@ -89,18 +89,18 @@ fn written(value: &impl serde::Serialize, measure: Measure) -> usize {
     }
 }
 
-fn root() -> Path {
+fn result_path() -> Path {
     ["result"].into_iter().collect()
 }
 
-/// The document that a caller would keep: the value under the name its records speak of.
+/// The document that a caller would store: the value under the name that its records use.
 fn document(value: &Value) -> String {
     format!("{{\"other\":[1,2],\"result\":{value}}}")
 }
 
-// === following continuations, as a reader would ===
+// === following continuations ===
 
-/// Reads from `start` to the end, through sealed cursors, by the short way and by the long one alike.
+/// Reads from `start` to the end, through sealed cursors, with and without shortcuts.
 fn follow(doc: &str, start: &Selector, max_bytes: usize, mut each: impl FnMut(Reading)) {
     let mut reading = read(doc, start, max_bytes).expect("a continuation can be read");
     for step in 0..1_000_000 {
@@ -109,8 +109,8 @@ fn follow(doc: &str, start: &Selector, max_bytes: usize, mut each: impl FnMut(Re
         let Some(position) = next else { return };
         let cursor = KEY.seal(&BINDING, &position);
         let position = KEY.open(cursor.as_str(), &BINDING).expect("our own cursor");
-        reading = go_on(doc, &position, max_bytes).expect("a continuation can be read");
-        // The long way takes long, so only a little of it.
+        reading = continue_reading(doc, &position, max_bytes).expect("a continuation can be read");
+        // Without shortcuts reading is slow, so only a little of it.
         if step < 8 {
             let long_way = read(doc, &position.selector(), max_bytes);
             assert_eq!(long_way.as_ref(), Ok(&reading));
@@ -119,26 +119,26 @@ fn follow(doc: &str, start: &Selector, max_bytes: usize, mut each: impl FnMut(Re
     panic!("reading does not end");
 }
 
-/// As a caller would hand it back: as text.
-fn handed_back(path: &Path) -> Path {
+/// The path after a round trip through its text, as a caller would send it.
+fn reparse(path: &Path) -> Path {
     path.to_string()
         .parse()
         .expect("a path of ours is one we take")
 }
 
-/// A text to its end, and what it was.
+/// Reads a text to its end. Returns it with its kind.
 fn read_all_text(
     doc: &str,
     path: &Path,
     offset_chars: u64,
     step: u64,
     max_bytes: usize,
-) -> (String, Option<Kind>) {
+) -> (String, Option<JsonKind>) {
     let range = Range::Chars {
         offset_chars,
         limit_chars: step,
     };
-    let path = handed_back(path);
+    let path = reparse(path);
     let mut all = String::new();
     let mut found = None;
     follow(
@@ -151,7 +151,7 @@ fn read_all_text(
                     window.text.chars().count() as u64,
                     window.end_chars - window.start_chars
                 );
-                assert!(written(&window.text, Measure::Bare) - 2 <= max_bytes);
+                assert!(json_len(&window.text, Measure::Bare) - 2 <= max_bytes);
                 all.push_str(&window.text);
                 found = kind;
             }
@@ -161,15 +161,15 @@ fn read_all_text(
     (all, found)
 }
 
-/// What a text of this kind stands for.
-fn meant(text: String, kind: Option<Kind>) -> Value {
+/// The value that a text of this kind represents.
+fn decode_value(text: String, kind: Option<JsonKind>) -> Value {
     match kind {
-        Some(Kind::String) => Value::from(text),
+        Some(JsonKind::String) => Value::from(text),
         _ => serde_json::from_str(&text).expect("a value read to its end is JSON"),
     }
 }
 
-/// The values a plural path leads to, named if they have names.
+/// Reads the values of a plural path, with their names if they have any.
 fn read_all_items(
     doc: &str,
     path: &Path,
@@ -180,7 +180,7 @@ fn read_all_items(
         first: 0,
         limit_chars: step,
     };
-    let path = handed_back(path);
+    let path = reparse(path);
     let mut all = Vec::new();
     let mut long: Option<(Path, String)> = None;
     follow(
@@ -189,7 +189,7 @@ fn read_all_items(
         max_bytes,
         |reading| match reading {
             Reading::Items { text, returned, .. } => {
-                assert!(written(&text, Measure::Bare) - 2 <= max_bytes);
+                assert!(json_len(&text, Measure::Bare) - 2 <= max_bytes);
                 let before = all.len() as u64;
                 match serde_json::from_str(&text).expect("items are valid JSON") {
                     Value::Array(items) => all.extend(items.into_iter().map(|item| (None, item))),
@@ -208,7 +208,7 @@ fn read_all_items(
                 text.push_str(&window.text);
                 if window.end_chars == window.size_chars {
                     let (at, text) = long.take().expect("just used");
-                    let value = meant(text, kind);
+                    let value = decode_value(text, kind);
                     let name = match at.segments().last() {
                         Some(Segment::Name(name)) => Some(name.clone()),
                         _ => None,
@@ -223,7 +223,7 @@ fn read_all_items(
 }
 
 fn at_mut<'v>(value: &'v mut Value, path: &Path) -> &'v mut Value {
-    // The first step is the name under which the value was kept.
+    // The first step is the name under which the value was stored.
     path.segments()[1..]
         .iter()
         .fold(value, |value, step| match step {
@@ -263,7 +263,7 @@ fn rebuild(doc: &str, mut value: Value, cuts: &[Cut], step: u64, max_bytes: usiz
             }
             Cut::Bytes { .. } if value.is_null() => {
                 let (whole, kind) = read_all_text(doc, &next.path, 0, step, max_bytes);
-                value = meant(whole, kind);
+                value = decode_value(whole, kind);
             }
             Cut::Bytes { .. } => {}
         }
@@ -271,7 +271,7 @@ fn rebuild(doc: &str, mut value: Value, cuts: &[Cut], step: u64, max_bytes: usiz
     value
 }
 
-/// Whether everything that `less` shows, `more` shows too.
+/// Returns true if `more` shows everything that `less` shows.
 fn shows_no_less(more: &Value, less: &Value) -> bool {
     match (more, less) {
         (_, Value::Null) => true,
@@ -315,14 +315,14 @@ proptest! {
 
     #[test]
     fn reply_never_exceeds_budget(value in json(), budget in budget()) {
-        match fit(&value, &root(), &budget) {
+        match fit(&value, &result_path(), &budget) {
             Ok(fitted) if fitted.cuts.is_empty() => {
-                prop_assert!(written(&fitted.value, budget.measure) <= budget.max_bytes);
+                prop_assert!(json_len(&fitted.value, budget.measure) <= budget.max_bytes);
                 prop_assert_eq!(fitted.value, value);
             }
             Ok(fitted) => {
-                let bytes = written(&fitted.value, budget.measure)
-                    + written(&fitted.cuts, budget.measure);
+                let bytes = json_len(&fitted.value, budget.measure)
+                    + json_len(&fitted.cuts, budget.measure);
                 prop_assert!(bytes <= budget.max_bytes, "{} > {}", bytes, budget.max_bytes);
                 let max_items = budget.max_items.unwrap_or(usize::MAX);
                 let at_the_top = match &fitted.value {
@@ -343,7 +343,7 @@ proptest! {
 
     #[test]
     fn every_cut_has_a_continuation(value in json(), budget in budget()) {
-        let Ok(fitted) = fit(&value, &root(), &budget) else { return Ok(()) };
+        let Ok(fitted) = fit(&value, &result_path(), &budget) else { return Ok(()) };
         let doc = document(&value);
         prop_assert_eq!(fitted.cuts.is_empty(), fitted.value == value);
         for cut in &fitted.cuts {
@@ -354,7 +354,7 @@ proptest! {
             } else {
                 Range::Chars { offset_chars: next.offset_chars, limit_chars }
             };
-            let selector = Selector { path: handed_back(&next.path), range };
+            let selector = Selector { path: reparse(&next.path), range };
             match read(doc.as_str(), &selector, 50_000) {
                 Ok(Reading::Text { window, .. }) => prop_assert!(!window.text.is_empty()),
                 Ok(Reading::Items { returned, .. }) => prop_assert!(returned > 0),
@@ -370,7 +370,7 @@ proptest! {
         step in prop_oneof![8..200_u64, Just(4_096), Just(16_384)],
         max_bytes in 64..40_000_usize,
     ) {
-        let Ok(fitted) = fit(&value, &root(), &budget) else { return Ok(()) };
+        let Ok(fitted) = fit(&value, &result_path(), &budget) else { return Ok(()) };
         let doc = document(&value);
         let rebuilt = rebuild(&doc, fitted.value, &fitted.cuts, step, max_bytes);
         prop_assert_eq!(rebuilt.to_string(), value.to_string());
@@ -406,11 +406,11 @@ proptest! {
         prop_assert_eq!(back.concat(), expected);
         // Prose: a beginning that fits.
         let cut = head(&text, bytes);
-        prop_assert!(text.starts_with(cut) && written(&cut, Measure::Bare) - 2 <= bytes);
+        prop_assert!(text.starts_with(cut) && json_len(&cut, Measure::Bare) - 2 <= bytes);
         // Previews: a beginning of as many code points as the record says.
         let value = Value::from(text.as_str());
         let budget = Budget::bytes(bytes);
-        if let Ok(fitted) = fit(&value, &root(), &budget)
+        if let Ok(fitted) = fit(&value, &result_path(), &budget)
             && let Some(Cut::Chars { returned, original, .. }) = fitted.cuts.get(1)
         {
             let shown = fitted.value.as_str().unwrap();
@@ -424,7 +424,7 @@ proptest! {
     fn handles_are_never_cut(value in json(), budget in budget(), prose in text(40), bytes in 0..2_000_usize) {
         let mut whole = std::collections::HashSet::new();
         each_string(&value, &mut |text| whole.extend(handles_in(text)));
-        if let Ok(fitted) = fit(&value, &root(), &budget) {
+        if let Ok(fitted) = fit(&value, &result_path(), &budget) {
             each_string(&fitted.value, &mut |text| {
                 for handle in handles_in(text) {
                     assert!(whole.contains(handle), "{handle} was cut");
@@ -439,8 +439,8 @@ proptest! {
 
     #[test]
     fn fitting_twice_changes_nothing(value in json(), budget in budget()) {
-        let Ok(once) = fit(&value, &root(), &budget) else { return Ok(()) };
-        let twice = fit(&once.value, &root(), &budget).expect("what fitted once, fits");
+        let Ok(once) = fit(&value, &result_path(), &budget) else { return Ok(()) };
+        let twice = fit(&once.value, &result_path(), &budget).expect("what fitted once, fits");
         prop_assert_eq!(&twice.value, &once.value);
         prop_assert!(twice.cuts.is_empty());
     }
@@ -448,8 +448,8 @@ proptest! {
     #[test]
     fn a_larger_budget_never_shows_less(value in json(), budget in budget(), more in 0..3_000_usize) {
         let larger = Budget { max_bytes: budget.max_bytes + more, ..budget };
-        let Ok(less) = fit(&value, &root(), &budget) else { return Ok(()) };
-        let more = fit(&value, &root(), &larger).expect("a larger budget holds at least as much");
+        let Ok(less) = fit(&value, &result_path(), &budget) else { return Ok(()) };
+        let more = fit(&value, &result_path(), &larger).expect("a larger budget holds at least as much");
         prop_assert!(shows_no_less(&more.value, &less.value));
     }
 
@@ -463,7 +463,7 @@ proptest! {
         at in any::<prop::sample::Index>(),
         bit in 0..8_u8,
     ) {
-        let position = Position { place: Place::Text(Path::root()), offset: offset_chars, limit_chars: 4_096, shortcut: None };
+        let position = Position { target: CursorTarget::Text(Path::root()), offset: offset_chars, limit_chars: 4_096, shortcut: None };
 
         let mine = Binding { subject: &subject, field: "text", digest: &digest, grant: &grant };
         let cursor = KEY.seal(&mine, &position).into_string();
@@ -507,13 +507,13 @@ proptest! {
             .collect();
         let value = serde_json::json!({"rows": rows, "body": long, "count": 7});
         let budget = Budget::bytes(max_bytes);
-        let fitted = fit(&value, &root(), &budget).expect("a thousand bytes hold a skeleton");
-        let used = written(&fitted.value, Measure::Bare) + written(&fitted.cuts, Measure::Bare);
+        let fitted = fit(&value, &result_path(), &budget).expect("a thousand bytes hold a skeleton");
+        let used = json_len(&fitted.value, Measure::Bare) + json_len(&fitted.cuts, Measure::Bare);
         prop_assert!(used <= max_bytes);
         prop_assert_eq!(&fitted.value["count"], 7, "small members stay");
         prop_assert!(used * 2 > max_bytes, "only {used} of {max_bytes} bytes are used");
 
-        let larger = fit(&value, &root(), &Budget::bytes(max_bytes * 2)).unwrap();
+        let larger = fit(&value, &result_path(), &Budget::bytes(max_bytes * 2)).unwrap();
         prop_assert!(shows_no_less(&larger.value, &fitted.value));
         let doc = document(&value);
         let rebuilt = rebuild(&doc, fitted.value, &fitted.cuts, 16_384, 100_000);

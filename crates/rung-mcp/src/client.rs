@@ -1,26 +1,26 @@
-//! Who is speaking, and what they can do: once a session in the legacy era, in every request in the modern one.
+//! The client of a request and what it declares: once per session in legacy versions, in every request in modern ones.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
 use rung_auth::Permit;
-use rung_tool::{Ask, Conversation, Level, Rendering, Trace};
+use rung_tool::{Conversation, LogLevel, QuestionKind, Rendering, Trace};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::envelope::MAX_ID_BYTES;
-use crate::refusal::{Refusal, Result};
-use crate::session::Session;
-use crate::version::Version;
+use crate::protocol_error::{ProtocolError, Result};
+use crate::session::LegacySession;
+use crate::version::ProtocolVersion;
 
-/// The extension that lets a call go on as a task.
-pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
+/// Extension under which a call may continue as a task.
+pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
-/// What is protocol in the `_meta` of a request.
+/// The members of a request's `_meta` that the server reads.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Meta<'a> {
+pub(crate) struct RequestMeta<'a> {
     #[serde(borrow, rename = "progressToken")]
     pub(crate) progress_token: Option<&'a RawValue>,
     #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
@@ -40,18 +40,18 @@ pub(crate) struct Meta<'a> {
 }
 
 #[derive(Deserialize)]
-struct WithMeta<'a> {
+struct ParamsWithMeta<'a> {
     #[serde(borrow, rename = "_meta")]
     meta: Option<&'a RawValue>,
 }
 
-impl<'a> Meta<'a> {
-    /// The `_meta` of `params`; empty where there is none.
-    pub(crate) fn of(params: Option<&'a RawValue>) -> Result<Self> {
+impl<'a> RequestMeta<'a> {
+    /// Parses the `_meta` of `params`; empty if there is none.
+    pub(crate) fn parse(params: Option<&'a RawValue>) -> Result<Self> {
         let Some(params) = params else {
             return Ok(Self::default());
         };
-        let found: WithMeta<'a> = read_object(params, "params")?;
+        let found: ParamsWithMeta<'a> = read_object(params, "params")?;
         let meta: Self = match found.meta {
             Some(meta) => read_object(meta, "_meta")?,
             None => return Ok(Self::default()),
@@ -59,14 +59,14 @@ impl<'a> Meta<'a> {
         let token = meta.progress_token.map_or("0", RawValue::get);
         if token.len() > MAX_ID_BYTES || token.starts_with(['{', '[', 'n', 't', 'f']) {
             let why = format!(
-                "a progress token is a string or a number, of at most {MAX_ID_BYTES} bytes"
+                "a progress token must be a string or a number of at most {MAX_ID_BYTES} bytes"
             );
-            return Err(Refusal::params(why).with_status(400));
+            return Err(ProtocolError::invalid_params(why).with_status(400));
         }
         Ok(meta)
     }
 
-    /// How the request is traced across processes.
+    /// Returns the trace context that the client sent, if any.
     pub(crate) fn trace(&self) -> Option<Arc<Trace>> {
         let said = [
             ("traceparent", self.traceparent),
@@ -81,126 +81,133 @@ impl<'a> Meta<'a> {
         (!trace.is_empty()).then(|| Arc::new(trace))
     }
 
-    /// How long the caller waits for what is not ready yet. What is no number of milliseconds, or more than a day, is not said.
-    pub(crate) fn wait(&self) -> Option<Duration> {
+    /// Returns how long the client waits for a result that is not ready (`rung/wait_ms`). A value that is not a number
+    /// of milliseconds, or exceeds a day, is ignored.
+    pub(crate) fn wait_limit(&self) -> Option<Duration> {
         const MOST: Duration = Duration::from_hours(24);
         let ms: u64 = serde_json::from_str(self.wait_ms?.get()).ok()?;
         Some(Duration::from_millis(ms)).filter(|wait| *wait <= MOST)
     }
 
-    /// What a modern request must say of its client.
-    pub(crate) fn declared(&self) -> Result<(Version, Capabilities, Option<Level>)> {
+    /// Returns what a modern request must declare, and the log level, which is optional.
+    pub(crate) fn modern_declaration(
+        &self,
+    ) -> Result<(ProtocolVersion, Capabilities, Option<LogLevel>)> {
         let missing = |what: &str| {
             let key = format!("io.modelcontextprotocol/{what}");
-            Refusal::params(format!("params._meta must have {key}")).with_status(400)
+            ProtocolError::invalid_params(format!("params._meta must have {key}")).with_status(400)
         };
         let version = self.version.ok_or_else(|| missing("protocolVersion"))?;
         let version: &str =
             serde_json::from_str(version.get()).map_err(|_| missing("protocolVersion"))?;
-        let known = Version::of(version).filter(|version| version.is_modern());
-        let version = known.ok_or_else(|| Refusal::version(version))?;
+        let known = ProtocolVersion::parse(version).filter(|version| version.is_modern());
+        let version = known.ok_or_else(|| ProtocolError::unsupported_version(version))?;
         let capabilities = self
             .capabilities
             .ok_or_else(|| missing("clientCapabilities"))?;
-        let capabilities = Capabilities::read(capabilities)?;
+        let capabilities = Capabilities::parse(capabilities)?;
         let log_level = match self.log_level {
             None => None,
             Some(level) => Some(
-                serde_json::from_str(level.get()).map_err(|_| missing("logLevel, one of eight"))?,
+                serde_json::from_str(level.get())
+                    .map_err(|_| missing("logLevel must be one of the eight levels"))?,
             ),
         };
         Ok((version, capabilities, log_level))
     }
 }
 
-/// Reads an object. serde would also take its members as an array.
+/// Parses an object. serde alone would also accept its members as an array.
 pub(crate) fn read_object<'a, T: Deserialize<'a>>(raw: &'a RawValue, what: &str) -> Result<T> {
     if !raw.get().starts_with('{') {
-        return Err(Refusal::params(format!("{what} must be an object"))
-            .with_field(what)
-            .with_status(400));
+        return Err(
+            ProtocolError::invalid_params(format!("{what} must be an object"))
+                .with_field(what)
+                .with_status(400),
+        );
     }
-    serde_json::from_str(raw.get()).map_err(|error| invalid(what, &error).with_status(400))
+    serde_json::from_str(raw.get()).map_err(|error| invalid_field(what, &error).with_status(400))
 }
 
-/// A refusal for a part of the parameters that does not read. What serde says quotes the input; it is bounded.
-pub(crate) fn invalid(what: &str, error: &serde_json::Error) -> Refusal {
+/// Returns the error for a part of the parameters that does not parse. serde's message quotes the input, so it is cut.
+pub(crate) fn invalid_field(what: &str, error: &serde_json::Error) -> ProtocolError {
     let why = error.to_string();
-    Refusal::params(format!("{what}: {}", rung_ladder::head(&why, 300))).with_field(what)
+    ProtocolError::invalid_params(format!("{what}: {}", rung_ladder::head(&why, 300)))
+        .with_field(what)
 }
 
-/// What a client can do, as it declares it.
+/// Capabilities that a client declares.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Capabilities {
-    /// The person fills in forms.
-    pub form: bool,
-    /// The person visits addresses.
-    pub visit: bool,
-    /// The model writes.
-    pub sample: bool,
-    /// It names its folders.
+    pub form_elicitation: bool,
+    pub url_elicitation: bool,
+    pub sampling: bool,
     pub roots: bool,
-    /// It can follow a task.
+    /// The client can follow a task.
     pub tasks: bool,
 }
 
 impl Capabilities {
-    /// All that a client can be able to do.
     pub const ALL: Self = Self {
-        form: true,
-        visit: true,
-        sample: true,
+        form_elicitation: true,
+        url_elicitation: true,
+        sampling: true,
         roots: true,
         tasks: true,
     };
 
-    pub(crate) fn read(raw: &RawValue) -> Result<Self> {
+    pub(crate) fn parse(raw: &RawValue) -> Result<Self> {
         #[derive(Deserialize)]
-        struct Declared {
+        struct DeclaredCapabilities {
             elicitation: Option<Value>,
             sampling: Option<Value>,
             roots: Option<Value>,
             extensions: Option<Value>,
         }
-        let declared: Declared = read_object(raw, "capabilities")?;
+        let declared: DeclaredCapabilities = read_object(raw, "capabilities")?;
         let elicitation = declared.elicitation.filter(Value::is_object);
         let mode = |mode: &str| elicitation.as_ref().is_some_and(|e| e.get(mode).is_some());
         Ok(Self {
-            // Naming no mode means the form, which was the only one at first.
-            form: mode("form") || elicitation.is_some() && !mode("url"),
-            visit: mode("url"),
-            sample: declared.sampling.is_some_and(|s| s.is_object()),
+            // Naming no mode means form mode, which was once the only one.
+            form_elicitation: mode("form") || elicitation.is_some() && !mode("url"),
+            url_elicitation: mode("url"),
+            sampling: declared.sampling.is_some_and(|s| s.is_object()),
             roots: declared.roots.is_some_and(|r| r.is_object()),
-            tasks: declared.extensions.is_some_and(|e| e.get(TASKS).is_some()),
+            tasks: declared
+                .extensions
+                .is_some_and(|e| e.get(TASKS_EXTENSION).is_some()),
         })
     }
 
-    /// The declaration, as that version writes it.
-    pub(crate) fn declared(self, version: Version) -> Value {
+    /// Returns the declaration in the format of `version`.
+    pub(crate) fn to_declaration(self, version: ProtocolVersion) -> Value {
         let mut declared = json!({});
-        if self.form || self.visit {
+        if self.form_elicitation || self.url_elicitation {
             declared["elicitation"] = json!({});
-            if version >= Version::V2025_11_25 {
-                let modes = [("form", self.form), ("url", self.visit)];
+            if version >= ProtocolVersion::V2025_11_25 {
+                let modes = [
+                    ("form", self.form_elicitation),
+                    ("url", self.url_elicitation),
+                ];
                 for (mode, _) in modes.into_iter().filter(|(_, can)| *can) {
                     declared["elicitation"][mode] = json!({});
                 }
             }
         }
-        if self.sample {
+        if self.sampling {
             declared["sampling"] = json!({});
         }
         if self.roots {
             declared["roots"] = json!({});
         }
         if self.tasks && version.is_modern() {
-            declared["extensions"] = json!({TASKS: {}});
+            declared["extensions"] = json!({TASKS_EXTENSION: {}});
         }
         declared
     }
 
-    /// The same client, where it can hear nothing but its answer.
+    /// Returns the capabilities of a client that can receive nothing but its answer.
     pub(crate) fn without_questions(self) -> Self {
         Self {
             tasks: self.tasks,
@@ -208,38 +215,35 @@ impl Capabilities {
         }
     }
 
-    /// Whether it can be asked anything.
+    /// Returns true if the client accepts any kind of question.
     pub(crate) fn can_any(self) -> bool {
-        self.form || self.visit || self.sample || self.roots
+        self.form_elicitation || self.url_elicitation || self.sampling || self.roots
     }
 
-    pub(crate) fn can(self, ask: Ask) -> bool {
+    pub(crate) fn can(self, ask: QuestionKind) -> bool {
         match ask {
-            Ask::Form => self.form,
-            Ask::Visit => self.visit,
-            Ask::Sample => self.sample,
-            Ask::Roots => self.roots,
+            QuestionKind::Form => self.form_elicitation,
+            QuestionKind::Visit => self.url_elicitation,
+            QuestionKind::Sample => self.sampling,
+            QuestionKind::Roots => self.roots,
         }
     }
 }
 
-/// What somebody wants to be told.
+/// The notifications that a client subscribes to.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Wanted {
-    /// That tools came or went.
+pub struct SubscriptionFilter {
     #[serde(skip_serializing_if = "is_false")]
     pub tools_list_changed: bool,
-    /// That prompts came or went.
     #[serde(skip_serializing_if = "is_false")]
     pub prompts_list_changed: bool,
-    /// That resources came or went.
     #[serde(skip_serializing_if = "is_false")]
     pub resources_list_changed: bool,
-    /// That the resource at one of these addresses is another one now.
+    /// URIs of the resources whose updates are reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource_subscriptions: Vec<String>,
-    /// How far these tasks have come.
+    /// Tasks whose state changes are reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub task_ids: Vec<String>,
 }
@@ -252,34 +256,33 @@ fn is_false(wanted: &bool) -> bool {
     !wanted
 }
 
-/// The capability behind a question, in the shape in which a client would declare it.
-pub(crate) fn required(capability: &str) -> Value {
+/// Returns the capability behind a question, in the shape in which a client declares it.
+pub(crate) fn required_capability(capability: &str) -> Value {
     match capability {
         "elicitation.url" => json!({"elicitation": {"url": {}}}),
-        TASKS => json!({"extensions": {TASKS: {}}}),
+        TASKS_EXTENSION => json!({"extensions": {TASKS_EXTENSION: {}}}),
         plain => json!({plain: {}}),
     }
 }
 
-/// Who asks.
+/// The client of one request: its permit and what it declared.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ClientContext {
     pub(crate) permit: Permit,
-    pub(crate) version: Version,
+    pub(crate) version: ProtocolVersion,
     pub(crate) capabilities: Capabilities,
-    /// How loud a message must be to be told; nothing is told where it is not set.
-    pub(crate) log_level: Option<Level>,
-    /// The conversation this belongs to, in the legacy era.
-    pub(crate) session: Option<Arc<Session>>,
-    /// What its requests belong to, in either era; over HTTP, a modern request stands alone.
+    /// Minimum level of log messages; `None` sends none.
+    pub(crate) log_level: Option<LogLevel>,
+    /// The legacy session of the request, if it has one.
+    pub(crate) session: Option<Arc<LegacySession>>,
+    /// The conversation of the request, in any version. A sessionless HTTP request has none.
     pub(crate) conversation: Option<Conversation>,
-    /// The headers that must say what the body says, in the modern era over HTTP.
+    /// The HTTP headers of a modern request, which must match the body.
     pub(crate) headers: Option<HeaderMap>,
 }
 
-impl Client {
-    /// Who speaks in a session.
-    pub(crate) fn of_session(permit: Permit, session: &Arc<Session>) -> Self {
+impl ClientContext {
+    pub(crate) fn from_session(permit: Permit, session: &Arc<LegacySession>) -> Self {
         Self {
             permit,
             version: session.version,
@@ -291,9 +294,9 @@ impl Client {
         }
     }
 
-    /// The forms this client can read.
+    /// Returns the result forms that this client's version can read.
     pub(crate) fn rendering(&self) -> Rendering {
-        let since_2025_06_18 = self.version >= Version::V2025_06_18;
+        let since_2025_06_18 = self.version >= ProtocolVersion::V2025_06_18;
         Rendering {
             structured: since_2025_06_18,
             links: since_2025_06_18,
@@ -304,8 +307,8 @@ impl Client {
         self.version.is_modern()
     }
 
-    /// What handles, tasks and cursors of this client are bound to.
-    pub(crate) fn bound(&self) -> [&str; 2] {
+    /// Returns the caller and grant that handles, tasks and cursors of this client are bound to.
+    pub(crate) fn binding(&self) -> [&str; 2] {
         [self.permit.caller().as_str(), self.permit.grant().as_str()]
     }
 }

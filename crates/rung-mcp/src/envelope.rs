@@ -1,7 +1,7 @@
-//! The JSON-RPC envelope: what is read of a message before anybody understands it.
+//! The JSON-RPC envelope of a message, parsed before its method is known.
 //!
-//! Only `jsonrpc`, `id`, `method`, `params`, `result` and `error` are looked at; what lies inside stays the bytes
-//! that came, so nothing is lost, reordered or rounded on the way through.
+//! Only `jsonrpc`, `id`, `method`, `params`, `result` and `error` are parsed; their contents stay the received
+//! bytes, so nothing is lost, reordered or rounded.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,155 +10,136 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// A message longer than this is passed over, unread.
+/// Maximum length of a message. A longer one is skipped without being parsed.
 pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
-/// An id longer than this is nobody's, and so is a progress token.
+/// Maximum length of a request id and of a progress token.
 pub(crate) const MAX_ID_BYTES: usize = 512;
-/// Where a message of 2025-11-25 names the task it belongs to, in `_meta`.
-pub(crate) const RELATED: &str = "io.modelcontextprotocol/related-task";
+/// Key in `_meta` under which a 2025-11-25 message names its task.
+pub(crate) const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
-/// A message, borrowed from the bytes it came in.
+/// A message, borrowed from the received bytes.
 #[derive(Debug)]
 pub enum Message<'a> {
-    /// Somebody wants an answer.
     Request {
-        /// Which one it is.
-        id: Id,
-        /// What is wanted.
+        id: RequestId,
         method: Cow<'a, str>,
-        /// With what.
         params: Option<&'a RawValue>,
     },
-    /// Somebody tells something.
     Notification {
-        /// What.
         method: Cow<'a, str>,
-        /// With what.
         params: Option<&'a RawValue>,
     },
-    /// Somebody answers.
     Response {
-        /// Which request.
-        id: Id,
-        /// The result, or the error as it came.
+        id: RequestId,
+        /// The raw result, or the raw error object.
         outcome: Result<&'a RawValue, &'a RawValue>,
     },
 }
 
-/// Which request: a string or a number, as it was written.
+/// A request id: a string or a number, exactly as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Id(Box<str>);
+pub struct RequestId(Box<str>);
 
-impl Id {
-    pub(crate) fn read(raw: &RawValue) -> Option<Self> {
+impl RequestId {
+    pub(crate) fn parse(raw: &RawValue) -> Option<Self> {
         let text = raw.get();
         let begins = |c: char| c == '"' || c == '-' || c.is_ascii_digit();
         let sound = text.len() <= MAX_ID_BYTES && text.starts_with(begins);
         sound.then(|| Self(text.into()))
     }
 
-    /// As it was written.
+    /// Returns the id as JSON text.
     pub fn as_json(&self) -> &str {
         &self.0
     }
 }
 
-impl From<u64> for Id {
+impl From<u64> for RequestId {
     fn from(number: u64) -> Self {
         Self(number.to_string().into())
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// What is wrong with a message as such.
+/// Why bytes are not a valid JSON-RPC message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// It is not JSON.
+pub enum MalformedMessage {
     #[error("the message is not JSON")]
     NotJson,
-    /// It is JSON, and no message.
+    /// Valid JSON, but not a valid message.
     #[error("{why}")]
     NotAMessage {
-        /// Why not.
         why: &'static str,
-        /// Whose it was, where that could be read.
-        id: Option<Id>,
+        /// The request id, if it could be read.
+        id: Option<RequestId>,
     },
-    /// Its id is none.
-    #[error("an id is a string or a number, of at most {MAX_ID_BYTES} bytes")]
-    NoId,
-    /// Its parameters are not an object.
+    #[error("an id must be a string or a number of at most {MAX_ID_BYTES} bytes")]
+    InvalidId,
     #[error("params must be an object")]
-    NoObject {
-        /// Whose it was, if it wants an answer.
-        id: Option<Id>,
+    ParamsNotObject {
+        /// The request id; `None` for a notification.
+        id: Option<RequestId>,
     },
 }
 
-impl Malformed {
-    /// The error's number.
+impl MalformedMessage {
+    /// Returns the JSON-RPC error code.
     pub fn code(&self) -> i32 {
         match self {
             Self::NotJson => code::PARSE,
-            Self::NotAMessage { .. } | Self::NoId => code::INVALID_REQUEST,
-            Self::NoObject { .. } => code::INVALID_PARAMS,
+            Self::NotAMessage { .. } | Self::InvalidId => code::INVALID_REQUEST,
+            Self::ParamsNotObject { .. } => code::INVALID_PARAMS,
         }
     }
 
-    /// Whose it was, where that could be read.
-    pub(crate) fn id(&self) -> Option<&Id> {
+    /// The request id, if it could be read.
+    pub(crate) fn id(&self) -> Option<&RequestId> {
         match self {
-            Self::NotAMessage { id, .. } | Self::NoObject { id } => id.as_ref(),
-            Self::NotJson | Self::NoId => None,
+            Self::NotAMessage { id, .. } | Self::ParamsNotObject { id } => id.as_ref(),
+            Self::NotJson | Self::InvalidId => None,
         }
     }
 
-    /// The member at fault, where it is one.
+    /// Returns the offending member, if there is one.
     pub(crate) fn field(&self) -> Option<&'static str> {
         match self {
-            Self::NoId => Some("id"),
-            Self::NoObject { .. } => Some("params"),
+            Self::InvalidId => Some("id"),
+            Self::ParamsNotObject { .. } => Some("params"),
             Self::NotJson | Self::NotAMessage { .. } => None,
         }
     }
 
-    /// The answer to it.
-    pub fn answer(&self) -> Vec<u8> {
+    /// Returns the encoded error response.
+    pub fn to_response(&self) -> Vec<u8> {
         write_error(self.id(), &ErrorBody::new(self.code(), self.to_string()))
     }
 }
 
-/// The numbers of errors.
+/// JSON-RPC error codes.
 pub(crate) mod code {
-    /// Not JSON.
     pub(crate) const PARSE: i32 = -32700;
-    /// Not a request that can be taken.
     pub(crate) const INVALID_REQUEST: i32 = -32600;
-    /// Not a method of ours.
     pub(crate) const METHOD_NOT_FOUND: i32 = -32601;
-    /// Not the parameters it takes.
     pub(crate) const INVALID_PARAMS: i32 = -32602;
-    /// A bug of ours.
     pub(crate) const INTERNAL: i32 = -32603;
-    /// No such resource, before 2026-07-28.
+    /// Used before 2026-07-28 only.
     pub(crate) const RESOURCE_NOT_FOUND: i32 = -32002;
-    /// A limit is reached. The numbers from -32000 to -32019 are each server's own.
+    /// A limit is reached. Codes from -32000 to -32019 are defined by each server.
     pub(crate) const BUSY: i32 = -32000;
-    /// Headers that do not say what the body says.
+    /// The HTTP headers do not match the body.
     pub(crate) const HEADER_MISMATCH: i32 = -32020;
-    /// The client cannot do what the call needs.
+    /// The client lacks a capability that the call needs.
     pub(crate) const MISSING_CAPABILITY: i32 = -32021;
-    /// A version that is not spoken here.
     pub(crate) const UNSUPPORTED_VERSION: i32 = -32022;
 }
 
 #[derive(Deserialize)]
-struct Wire<'a> {
+struct RawMessage<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     jsonrpc: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -173,7 +154,7 @@ struct Wire<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A member that is there is there, even as `null`.
+/// Deserializes a present member as `Some`, even if it is `null`.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
@@ -181,48 +162,47 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message.
-    pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let text = std::str::from_utf8(bytes).map_err(|_| Malformed::NotJson)?;
-        let refuse = |why, id| Malformed::NotAMessage { why, id };
-        // serde would also take the members of a message as an array.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, MalformedMessage> {
+        let text = std::str::from_utf8(bytes).map_err(|_| MalformedMessage::NotJson)?;
+        let refuse = |why, id| MalformedMessage::NotAMessage { why, id };
+        // serde would also accept the members of a message as an array.
         let is_object = text.trim_start().starts_with('{');
-        let wire: Option<Wire<'a>> = if is_object {
+        let wire: Option<RawMessage<'a>> = if is_object {
             serde_json::from_str(text).ok()
         } else {
             None
         };
         let wire = wire.ok_or_else(|| {
             if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
-                return Malformed::NotJson;
+                return MalformedMessage::NotJson;
             }
             let why = if is_object {
-                "a message's members stand once"
+                "a message must not repeat a member"
             } else if text.trim_start().starts_with('[') {
-                "batches are not taken: send one message at a time"
+                "batches are not supported: send one message at a time"
             } else {
-                "a message is an object"
+                "a message must be an object"
             };
             refuse(why, None)
         })?;
-        // What the answer to a refusal can name.
-        let id = wire.id.and_then(Id::read);
+        // The id that an error response can carry.
+        let id = wire.id.and_then(RequestId::parse);
         let refuse = |why| refuse(why, id.clone());
         if wire.jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
             return Err(refuse("jsonrpc must be \"2.0\""));
         }
         if wire.id.is_some() && id.is_none() {
-            return Err(Malformed::NoId);
+            return Err(MalformedMessage::InvalidId);
         }
-        // Nothing is nothing, whether it is said or not.
+        // Explicit `null` params count as absent.
         let params = wire.params.filter(|params| params.get() != "null");
         let container = |raw: &RawValue| raw.get().starts_with(['{', '[']);
         if params.is_some_and(|params| !container(params)) {
-            return Err(Malformed::NoObject { id });
+            return Err(MalformedMessage::ParamsNotObject { id });
         }
         match (wire.method, id, wire.result, wire.error) {
             (Some(method), id, None, None) => {
-                let method = name(method).ok_or_else(|| Malformed::NotAMessage {
+                let method = parse_method(method).ok_or_else(|| MalformedMessage::NotAMessage {
                     why: "method must be a string",
                     id: id.clone(),
                 })?;
@@ -239,15 +219,15 @@ impl<'a> Message<'a> {
                 id,
                 outcome: Err(error),
             }),
-            (_, id, _, _) => Err(Malformed::NotAMessage {
-                why: "a message has a method, or an id with either a result or an error",
+            (_, id, _, _) => Err(MalformedMessage::NotAMessage {
+                why: "a message must have a method, or an id with either a result or an error",
                 id,
             }),
         }
     }
 }
 
-fn name(raw: &RawValue) -> Option<Cow<'_, str>> {
+fn parse_method(raw: &RawValue) -> Option<Cow<'_, str>> {
     let text = raw.get();
     let plain = text.strip_prefix('"')?.strip_suffix('"')?;
     if plain.contains('\\') {
@@ -256,20 +236,17 @@ fn name(raw: &RawValue) -> Option<Cow<'_, str>> {
     Some(Cow::Borrowed(plain))
 }
 
-/// An error as it goes out.
+/// A JSON-RPC error object.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ErrorBody {
-    /// Its number.
     pub(crate) code: i32,
-    /// What happened.
     pub(crate) message: String,
-    /// What else there is to know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) data: Option<Value>,
 }
 
 impl ErrorBody {
-    /// An error of which nothing else is to be known.
+    /// Creates an error without `data`.
     pub(crate) fn new(code: i32, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -279,8 +256,8 @@ impl ErrorBody {
     }
 }
 
-/// Writes the answer to a request from the JSON of its result.
-pub(crate) fn write_result(id: &Id, result: &[u8]) -> Vec<u8> {
+/// Encodes a response from the JSON of its result.
+pub(crate) fn write_result(id: &RequestId, result: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(result.len() + id.0.len() + 40);
     out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     out.extend_from_slice(id.0.as_bytes());
@@ -290,33 +267,31 @@ pub(crate) fn write_result(id: &Id, result: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Bytes of an answer beside its result.
-pub(crate) fn around_result(id: &Id) -> usize {
+/// Returns the number of bytes of a response without its result.
+pub(crate) fn result_envelope_bytes(id: &RequestId) -> usize {
     write_result(id, b"").len()
 }
 
-/// Writes a refusal. Where the request could not be read, its id is `null`.
-pub(crate) fn write_error(id: Option<&Id>, error: &ErrorBody) -> Vec<u8> {
-    let id = id.map_or("null", Id::as_json);
-    let error = json(error);
+/// Encodes an error response. Its id is `null` if the request could not be read.
+pub(crate) fn write_error(id: Option<&RequestId>, error: &ErrorBody) -> Vec<u8> {
+    let id = id.map_or("null", RequestId::as_json);
+    let error = to_json(error);
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}").into_bytes()
 }
 
-/// Writes a request of ours.
-pub(crate) fn write_request(id: &Id, method: &str, params: &impl Serialize) -> Vec<u8> {
-    let (method, params) = (json!(method), json(params));
+pub(crate) fn write_request(id: &RequestId, method: &str, params: &impl Serialize) -> Vec<u8> {
+    let (method, params) = (json!(method), to_json(params));
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{method},\"params\":{params}}}")
         .into_bytes()
 }
 
-/// Writes a notification of ours.
 pub(crate) fn write_notification(method: &str, params: &impl Serialize) -> Vec<u8> {
-    let (method, params) = (json!(method), json(params));
+    let (method, params) = (json!(method), to_json(params));
     format!("{{\"jsonrpc\":\"2.0\",\"method\":{method},\"params\":{params}}}").into_bytes()
 }
 
-/// The JSON of one of our own values.
-pub(crate) fn json(value: &impl Serialize) -> String {
+/// Serializes one of Rung's own values, which cannot fail.
+pub(crate) fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("our own shapes have string keys and finite numbers")
 }
 
@@ -339,12 +314,15 @@ mod tests {
         ];
         for text in parse {
             assert_eq!(
-                Message::read(text.as_bytes()).unwrap_err().code(),
+                Message::parse(text.as_bytes()).unwrap_err().code(),
                 -32700,
                 "{text}"
             );
         }
-        assert_eq!(Message::read(b"\"\xff\"").unwrap_err(), Malformed::NotJson);
+        assert_eq!(
+            Message::parse(b"\"\xff\"").unwrap_err(),
+            MalformedMessage::NotJson
+        );
         let request = [
             "1",
             "null",
@@ -365,14 +343,14 @@ mod tests {
         ];
         for text in request {
             assert_eq!(
-                Message::read(text.as_bytes()).unwrap_err().code(),
+                Message::parse(text.as_bytes()).unwrap_err().code(),
                 -32600,
                 "{text}"
             );
         }
         for params in ["3", "\"x\"", "true"] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#);
-            let refused = Message::read(text.as_bytes()).unwrap_err();
+            let refused = Message::parse(text.as_bytes()).unwrap_err();
             assert_eq!(refused.code(), -32602, "{text}");
         }
     }
@@ -383,7 +361,7 @@ mod tests {
             let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping","params":null}}"#);
             let Ok(Message::Request {
                 id: read, params, ..
-            }) = Message::read(text.as_bytes())
+            }) = Message::parse(text.as_bytes())
             else {
                 panic!("{text}");
             };
@@ -393,10 +371,11 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_request_where_it_can() {
-        let refused = Message::read(br#"{"jsonrpc":"2.0","id":"x","method":7}"#).unwrap_err();
-        let answer: Value = serde_json::from_slice(&refused.answer()).unwrap();
+        let refused = Message::parse(br#"{"jsonrpc":"2.0","id":"x","method":7}"#).unwrap_err();
+        let answer: Value = serde_json::from_slice(&refused.to_response()).unwrap();
         assert_eq!(answer["id"], "x");
-        let answer: Value = serde_json::from_slice(&Malformed::NotJson.answer()).unwrap();
+        let answer: Value =
+            serde_json::from_slice(&MalformedMessage::NotJson.to_response()).unwrap();
         assert_eq!(answer["id"], Value::Null);
     }
 
@@ -405,13 +384,13 @@ mod tests {
         let deep = "[".repeat(500_000) + &"]".repeat(500_000);
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{"a":{deep}}}}}"#);
         assert!(matches!(
-            Message::read(text.as_bytes()),
+            Message::parse(text.as_bytes()),
             Ok(Message::Request { .. })
         ));
     }
 
     proptest! {
-        /// What is inside comes out as it came, byte for byte: odd numbers, order, repeated keys, escapes.
+        /// Contents pass byte for byte: odd numbers, order, repeated keys, escapes.
         #[test]
         fn params_and_results_pass_byte_for_byte(
             number in "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?",
@@ -424,13 +403,13 @@ mod tests {
             let inside = format!("{{ \"t\":{text},{}\"z\":[{number}, {number} ]}}",
                 members.iter().fold(String::new(), |all, one| all + one + ","));
             let request = format!("{{\"x\":1,\"params\":{inside},\"id\":{id},\"method\":\"m\",\"jsonrpc\":\"2.0\"}}");
-            let Ok(Message::Request { id: read, params, .. }) = Message::read(request.as_bytes()) else {
+            let Ok(Message::Request { id: read, params, .. }) = Message::parse(request.as_bytes()) else {
                 return Err(TestCaseError::fail(request));
             };
             prop_assert_eq!(params.unwrap().get(), &inside);
             prop_assert_eq!(read.as_json(), &id);
             let written = write_result(&read, inside.as_bytes());
-            let Ok(Message::Response { id: back, outcome: Ok(result) }) = Message::read(&written) else {
+            let Ok(Message::Response { id: back, outcome: Ok(result) }) = Message::parse(&written) else {
                 return Err(TestCaseError::fail("no response"));
             };
             prop_assert_eq!(result.get(), &inside);
@@ -439,8 +418,8 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            if let Err(malformed) = Message::read(&bytes) {
-                prop_assert!(serde_json::from_slice::<Value>(&malformed.answer()).is_ok());
+            if let Err(malformed) = Message::parse(&bytes) {
+                prop_assert!(serde_json::from_slice::<Value>(&malformed.to_response()).is_ok());
             }
         }
     }

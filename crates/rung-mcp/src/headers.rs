@@ -1,6 +1,6 @@
-//! Headers of the modern era, which repeat what the body says for those who route without reading it.
+//! HTTP headers of modern versions, which repeat parts of the body for intermediaries that route without reading it.
 //!
-//! A request whose headers say something else than its body is refused: whoever let it pass was told a lie.
+//! A request whose headers differ from its body is rejected: an intermediary may have acted on false headers.
 
 use std::borrow::Cow;
 
@@ -10,20 +10,20 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::client::{Meta, read_object};
-use crate::refusal::{Refusal, Result};
+use crate::client::{RequestMeta, read_object};
+use crate::protocol_error::{ProtocolError, Result};
 
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 const PARAM: &str = "mcp-param-";
-/// Where a schema names the header that repeats an argument.
-const MIRRORED: &str = "x-mcp-header";
+/// Schema key that names the header repeating an argument.
+const MIRROR_KEY: &str = "x-mcp-header";
 
-/// Checks what concerns every request: the version, the method, and whom it names.
-pub(crate) fn check(
+/// Checks the headers of every request: the version, the method, and the name, URI or task id.
+pub(crate) fn check_request(
     headers: &HeaderMap,
-    meta: &Meta<'_>,
+    meta: &RequestMeta<'_>,
     method: &str,
     params: Option<&RawValue>,
 ) -> Result<()> {
@@ -32,99 +32,103 @@ pub(crate) fn check(
         .map(RawValue::get)
         .and_then(|raw| serde_json::from_str::<&str>(raw).ok());
     if let Some(version) = version {
-        same(headers, VERSION.as_str(), version, Some)?;
+        check_header(headers, VERSION.as_str(), version, Some)?;
     }
-    same(headers, METHOD, method, Some)?;
+    check_header(headers, METHOD, method, Some)?;
     let Some(params) = params else {
         return Ok(());
     };
     let named = match method {
-        "tools/call" | "prompts/get" => read_object::<OfName<'_>>(params, "params")?.name,
-        "resources/read" => read_object::<OfUri<'_>>(params, "params")?.uri,
+        "tools/call" | "prompts/get" => read_object::<NameParams<'_>>(params, "params")?.name,
+        "resources/read" => read_object::<UriParams<'_>>(params, "params")?.uri,
         "tasks/get" | "tasks/update" | "tasks/cancel" => {
-            read_object::<OfTask<'_>>(params, "params")?.task_id
+            read_object::<TaskIdParams<'_>>(params, "params")?.task_id
         }
         _ => return Ok(()),
     };
-    same(headers, NAME, &named, |sent| decoded(&sent))
+    check_header(headers, NAME, &named, |sent| decode_value(&sent))
 }
 
 #[derive(Deserialize)]
-struct OfName<'a> {
+struct NameParams<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
-struct OfUri<'a> {
+struct UriParams<'a> {
     #[serde(borrow)]
     uri: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct OfTask<'a> {
+struct TaskIdParams<'a> {
     #[serde(borrow)]
     task_id: Cow<'a, str>,
 }
 
-/// Checks the arguments that the tool's schema wants repeated, if it wants any.
+/// Checks the headers that repeat arguments, if the tool's schema requires any.
 pub(crate) fn check_arguments(
     headers: &HeaderMap,
     schema: &Value,
     arguments: &RawValue,
 ) -> Result<()> {
-    if !wants_headers(schema) {
+    if !has_mirrored_arguments(schema) {
         return Ok(());
     }
     let arguments = serde_json::from_str(arguments.get());
     check_members(headers, schema, &arguments.unwrap_or_default())
 }
 
-/// Whether a schema wants arguments repeated.
-pub(crate) fn wants_headers(schema: &Value) -> bool {
+/// Returns true if a schema requires arguments to be repeated as headers.
+pub(crate) fn has_mirrored_arguments(schema: &Value) -> bool {
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.is_some_and(|properties| {
         let mut each = properties.values();
-        each.any(|property| property.get(MIRRORED).is_some() || wants_headers(property))
+        each.any(|property| property.get(MIRROR_KEY).is_some() || has_mirrored_arguments(property))
     })
 }
 
-/// Wherever in the objects they stand.
+/// Checks the arguments at every depth of the schema.
 fn check_members(headers: &HeaderMap, schema: &Value, arguments: &Value) -> Result<()> {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return Ok(());
     };
     for (argument, property) in properties {
         let argument = arguments.get(argument);
-        let Some(name) = property.get(MIRRORED).and_then(Value::as_str) else {
+        let Some(name) = property.get(MIRROR_KEY).and_then(Value::as_str) else {
             check_members(headers, property, argument.unwrap_or(&Value::Null))?;
             continue;
         };
         let name = format!("{PARAM}{}", name.to_ascii_lowercase());
         match argument {
             None | Some(Value::Null) if headers.contains_key(&name) => {
-                let why = format!("{name} repeats an argument that is not there");
-                return Err(Refusal::header(why));
+                let why = format!("{name} names an argument that is missing");
+                return Err(ProtocolError::header_mismatch(why));
             }
             None | Some(Value::Null) => {}
-            Some(Value::String(text)) => same(headers, &name, text, |sent| decoded(&sent))?,
+            Some(Value::String(text)) => {
+                check_header(headers, &name, text, |sent| decode_value(&sent))?;
+            }
             Some(Value::Number(number)) => {
-                same(headers, &name, &number.to_string(), |sent| {
-                    let sent = decoded(&sent)?;
-                    // 42 and 42.0 are one number; what a float cannot tell apart is compared as it is written.
+                check_header(headers, &name, &number.to_string(), |sent| {
+                    let sent = decode_value(&sent)?;
+                    // 42 and 42.0 are equal; numbers too long for an exact float are compared as text.
                     let equal = sent.parse::<f64>().ok() == number.as_f64() && sent.len() <= 15;
                     Some(if equal { number.to_string() } else { sent })
                 })?;
             }
-            Some(other) => same(headers, &name, &other.to_string(), |sent| decoded(&sent))?,
+            Some(other) => check_header(headers, &name, &other.to_string(), |sent| {
+                decode_value(&sent)
+            })?,
         }
     }
     Ok(())
 }
 
-/// Whether a header that stands once means what the body says.
-fn same(
+/// Checks that a header occurs once and equals the body's value, as sent or after `meaning`.
+fn check_header(
     headers: &HeaderMap,
     name: &str,
     body: &str,
@@ -133,10 +137,14 @@ fn same(
     let mut sent = headers.get_all(name).iter();
     let (first, more) = (sent.next(), sent.next());
     let Some(first) = first else {
-        return Err(Refusal::header(format!("the header {name} is missing")));
+        return Err(ProtocolError::header_mismatch(format!(
+            "the header {name} is missing"
+        )));
     };
     if more.is_some() {
-        return Err(Refusal::header(format!("the header {name} stands twice")));
+        return Err(ProtocolError::header_mismatch(format!(
+            "the header {name} occurs twice"
+        )));
     }
     // Spaces around a value are not part of it.
     let sent = first.to_str().map(str::trim).unwrap_or_default();
@@ -145,15 +153,17 @@ fn same(
     }
     match meaning(sent.to_owned()) {
         Some(sent) if sent == body => Ok(()),
-        Some(_) => Err(Refusal::header(format!(
-            "the header {name} does not say what the body says"
+        Some(_) => Err(ProtocolError::header_mismatch(format!(
+            "the header {name} differs from the body"
         ))),
-        None => Err(Refusal::header(format!("the header {name} cannot be read"))),
+        None => Err(ProtocolError::header_mismatch(format!(
+            "the header {name} has an invalid encoding"
+        ))),
     }
 }
 
-/// The value as a header can carry it.
-pub(crate) fn encoded(value: &str) -> Cow<'_, str> {
+/// Encodes a value for a header: as it is, or in Base64 if it is not plain ASCII or would be ambiguous.
+pub(crate) fn encode_value(value: &str) -> Cow<'_, str> {
     let plain = value.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     if plain && value.trim() == value && !value.starts_with(WRAP) {
         return value.into();
@@ -161,13 +171,13 @@ pub(crate) fn encoded(value: &str) -> Cow<'_, str> {
     format!("{WRAP}{}?=", BASE64.encode(value.as_bytes())).into()
 }
 
-/// The headers that repeat arguments, as the tool's schema wants them.
-pub(crate) fn mirrored(schema: &Value, arguments: &Value) -> Vec<(String, String)> {
+/// Returns the headers that repeat arguments, as the tool's schema requires them.
+pub(crate) fn mirrored_headers(schema: &Value, arguments: &Value) -> Vec<(String, String)> {
     let mut headers = Vec::new();
-    each_mirrored(schema, &mut |path, name, _| {
+    visit_mirrored(schema, &mut |path, name, _| {
         let value = path.iter().try_fold(arguments, |value, key| value.get(key));
         let text = match value {
-            Some(Value::String(text)) => encoded(text).into_owned(),
+            Some(Value::String(text)) => encode_value(text).into_owned(),
             Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
             _ => return,
         };
@@ -176,16 +186,16 @@ pub(crate) fn mirrored(schema: &Value, arguments: &Value) -> Vec<(String, String
     headers
 }
 
-/// What is wrong with the headers that a tool's schema asks for.
-pub(crate) fn check_mirrored(schema: &Value) -> Result<(), String> {
+/// Checks the header names that a tool's schema assigns, and the types of their properties.
+pub(crate) fn check_mirrored_schema(schema: &Value) -> Result<(), String> {
     let mut seen: Vec<String> = Vec::new();
     let mut wrong = None;
-    each_mirrored(schema, &mut |_, name, property| {
+    visit_mirrored(schema, &mut |_, name, property| {
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let why = if name.is_empty() || !name.bytes().all(token) {
-            Some(format!("x-mcp-header {name:?} is no header's name"))
+            Some(format!("x-mcp-header {name:?} is not a header name"))
         } else if seen.iter().any(|other| other.eq_ignore_ascii_case(name)) {
-            Some(format!("x-mcp-header {name:?} stands twice"))
+            Some(format!("x-mcp-header {name:?} occurs twice"))
         } else {
             let kind = property
                 .get("type")
@@ -200,8 +210,8 @@ pub(crate) fn check_mirrored(schema: &Value) -> Result<(), String> {
     wrong.map_or(Ok(()), Err)
 }
 
-/// Shows every annotated property to `visit`: where it is, the header, and the property.
-fn each_mirrored(schema: &Value, visit: &mut dyn FnMut(&[&str], &str, &Value)) {
+/// Calls `visit` with the path, the header name and the schema of every annotated property.
+fn visit_mirrored(schema: &Value, visit: &mut dyn FnMut(&[&str], &str, &Value)) {
     fn walk<'s>(
         schema: &'s Value,
         path: &mut Vec<&'s str>,
@@ -212,7 +222,7 @@ fn each_mirrored(schema: &Value, visit: &mut dyn FnMut(&[&str], &str, &Value)) {
         };
         for (key, property) in properties {
             path.push(key);
-            match property.get(MIRRORED) {
+            match property.get(MIRROR_KEY) {
                 Some(name) => visit(path, name.as_str().unwrap_or_default(), property),
                 None if path.len() < MAX_DEPTH => walk(property, path, visit),
                 None => {}
@@ -223,13 +233,13 @@ fn each_mirrored(schema: &Value, visit: &mut dyn FnMut(&[&str], &str, &Value)) {
     walk(schema, &mut Vec::new(), visit);
 }
 
-/// How deep a schema is looked into for headers.
+/// Maximum schema depth that is searched for header annotations.
 const MAX_DEPTH: usize = 16;
 
 const WRAP: &str = "=?base64?";
 
-/// The value, which may be wrapped because it does not fit a header as it is.
-fn decoded(value: &str) -> Option<String> {
+/// Decodes a header value, which may be wrapped in Base64. `None` if it is not valid.
+fn decode_value(value: &str) -> Option<String> {
     let wrapped = value
         .strip_prefix(WRAP)
         .and_then(|rest| rest.strip_suffix("?="));

@@ -1,4 +1,4 @@
-//! What is counted, for whoever watches over the server.
+//! The server's metrics, for Prometheus.
 
 use std::time::Instant;
 
@@ -11,11 +11,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// What clients make up is counted as one.
-const OTHER: &str = "other";
-/// The methods that are counted by name.
+/// Label of all methods that the server does not know.
+const OTHER_METHOD: &str = "other";
+/// The methods that have a label of their own.
 const METHODS: [&str; 20] = [
-    OTHER,
+    OTHER_METHOD,
     "subscriptions/listen",
     "server/discover",
     "ping",
@@ -38,54 +38,52 @@ const METHODS: [&str; 20] = [
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct RequestLabels {
     method: &'static str,
-    outcome: Outcome,
+    outcome: RequestOutcome,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-enum Outcome {
+enum RequestOutcome {
     Answered,
     Refused,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfMethod {
+struct MethodLabel {
     method: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Why {
+struct RejectionLabel {
     why: &'static str,
 }
 
-/// What is counted.
-pub(crate) struct Metrics {
+pub(crate) struct McpMetrics {
     registry: Mutex<Registry>,
     /// In the order of [`METHODS`].
-    methods: Vec<OfOneMethod>,
-    turned_away: Family<Why, Counter>,
+    methods: Vec<MethodMetrics>,
+    rejected: Family<RejectionLabel, Counter>,
     pub(crate) sessions: Gauge,
     pub(crate) connections: Gauge,
     tasks: Counter,
 }
 
-/// What is counted of one method, found once and not by every request.
-struct OfOneMethod {
+/// The metrics of one method, looked up once rather than by every request.
+struct MethodMetrics {
     answered: Counter,
     refused: Counter,
     seconds: Histogram,
 }
 
-/// A request that is being timed.
-pub(crate) struct Timed {
-    /// Where its method stands in [`METHODS`].
+pub(crate) struct RequestTimer {
+    /// Index in [`METHODS`].
     method: usize,
     since: Instant,
 }
 
-impl Timed {
-    pub(crate) fn begin(method: &str) -> Self {
+impl RequestTimer {
+    pub(crate) fn start(method: &str) -> Self {
         Self {
             method: METHODS
                 .iter()
@@ -96,46 +94,34 @@ impl Timed {
     }
 }
 
-impl Default for Metrics {
+impl Default for McpMetrics {
     fn default() -> Self {
-        let requests: Family<Ended, Counter> = Family::default();
+        let requests: Family<RequestLabels, Counter> = Family::default();
         let histogram = || Histogram::new([0.0001, 0.001, 0.01, 0.1, 1.0, 10.0]);
-        let seconds = Family::<OfMethod, Histogram>::new_with_constructor(histogram);
+        let seconds = Family::<MethodLabel, Histogram>::new_with_constructor(histogram);
         let methods = METHODS.map(|method| {
-            let ended = |outcome| requests.get_or_create_owned(&Ended { method, outcome });
-            OfOneMethod {
-                answered: ended(Outcome::Answered),
-                refused: ended(Outcome::Refused),
-                seconds: seconds.get_or_create_owned(&OfMethod { method }),
+            let ended = |outcome| requests.get_or_create_owned(&RequestLabels { method, outcome });
+            MethodMetrics {
+                answered: ended(RequestOutcome::Answered),
+                refused: ended(RequestOutcome::Refused),
+                seconds: seconds.get_or_create_owned(&MethodLabel { method }),
             }
         });
         let mut registry = Registry::with_prefix("rung");
-        registry.register(
-            "requests",
-            "Requests by method and how they ended",
-            requests,
-        );
-        registry.register("request_seconds", "How long requests took", seconds);
+        registry.register("requests", "Requests by method and outcome", requests);
+        registry.register("request_seconds", "Duration of requests", seconds);
         let turned_away = Family::default();
-        registry.register(
-            "turned_away",
-            "HTTP requests that were not let in",
-            turned_away.clone(),
-        );
+        registry.register("turned_away", "Rejected HTTP requests", turned_away.clone());
         let sessions = Gauge::default();
-        registry.register("sessions", "Sessions that are open", sessions.clone());
+        registry.register("sessions", "Open sessions", sessions.clone());
         let connections = Gauge::default();
-        registry.register(
-            "connections",
-            "Connections that are open",
-            connections.clone(),
-        );
+        registry.register("connections", "Open connections", connections.clone());
         let tasks = Counter::default();
-        registry.register("tasks", "Tasks that were made", tasks.clone());
+        registry.register("tasks", "Tasks created", tasks.clone());
         Self {
             registry: Mutex::new(registry),
             methods: methods.into(),
-            turned_away,
+            rejected: turned_away,
             sessions,
             connections,
             tasks,
@@ -143,8 +129,8 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
-    pub(crate) fn end(&self, timed: &Timed, answered: bool) {
+impl McpMetrics {
+    pub(crate) fn finish(&self, timed: &RequestTimer, answered: bool) {
         let method = &self.methods[timed.method];
         if answered {
             method.answered.inc();
@@ -154,12 +140,12 @@ impl Metrics {
         method.seconds.observe(timed.since.elapsed().as_secs_f64());
     }
 
-    pub(crate) fn turn_away(&self, why: &'static str) {
-        self.turned_away.get_or_create(&Why { why }).inc();
+    pub(crate) fn count_rejected(&self, why: &'static str) {
+        self.rejected.get_or_create(&RejectionLabel { why }).inc();
     }
 
-    /// The page that is scraped.
-    pub(crate) fn page(&self, tasks: u64, beside: Option<&Registry>) -> String {
+    /// Returns the `OpenMetrics` page, with the metrics of `beside` at its end.
+    pub(crate) fn render(&self, tasks: u64, beside: Option<&Registry>) -> String {
         self.tasks.inc_by(tasks.saturating_sub(self.tasks.get()));
         let mut page = String::new();
         // Writing to a string cannot fail.

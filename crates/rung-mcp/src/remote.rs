@@ -1,6 +1,6 @@
-//! Another server's tools, as a source like our own.
+//! A downstream server's tools as a [`ToolSource`].
 //!
-//! What it lists and what it answers goes on as it came; what does not fit a reply is kept, and the ladder leads to it.
+//! Its listings and results are relayed unchanged. A result that does not fit a reply is stored, and the ladder leads to it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use rung_auth::{Access, Permit};
 use rung_fault::{Face, Fault};
 use rung_tool::{
-    Ask, Call, Card, Conversation, Hints, Keep, Level, Peer, Pending, Progress, Question, Reply,
-    TaskUse, ToolSource, unknown_tool,
+    BoxFuture, Call, Card, Conversation, Hints, LogLevel, Peer, Progress, Question, QuestionKind,
+    Reply, ResultSink, TaskUse, ToolSource, unknown_tool,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -20,158 +20,161 @@ use tokio::time::Instant;
 
 use crate::client::Capabilities;
 use crate::connect::{
-    Connection, Delegate, Dropped, Error, How, Options, Target, Tool, Unanswered,
+    Delegate, DelegateError, DownstreamTool, Error, Options, RejectedItem, RequestOptions,
+    ServerConnection, ServerTarget,
 };
-use crate::envelope::{RELATED, code};
+use crate::envelope::{RELATED_TASK, code};
 
-/// How long a list is kept, where the server does not tell of changes; and where it does.
-const FRESH: Duration = Duration::from_secs(5);
-const FRESH_WHERE_TOLD: Duration = Duration::from_mins(5);
+/// Minimum and maximum time for which a tool list is cached. A server that reports changes gets the maximum.
+const MIN_LIST_TTL: Duration = Duration::from_secs(5);
+const MAX_LIST_TTL: Duration = Duration::from_mins(5);
 
-/// Another server's tools.
-pub struct Remote {
-    connection: Connection,
-    keep: Arc<dyn Keep>,
-    known: Arc<Known>,
+/// The tools of a downstream server.
+pub struct DownstreamToolSource {
+    connection: ServerConnection,
+    keep: Arc<dyn ResultSink>,
+    cache: Arc<ToolListCache>,
 }
 
-/// What is known of its tools.
 #[derive(Default)]
-struct Known {
-    list: Mutex<Option<Snapshot>>,
-    /// How often it was heard that something changed.
-    changes: AtomicU64,
+struct ToolListCache {
+    list: Mutex<Option<CachedToolList>>,
+    /// Number of change notifications received.
+    change_count: AtomicU64,
 }
 
 #[derive(Clone)]
-struct Snapshot {
-    tools: Arc<Vec<Arc<Entry>>>,
-    dropped: Arc<Vec<Dropped>>,
+struct CachedToolList {
+    tools: Arc<Vec<Arc<CachedTool>>>,
+    dropped: Arc<Vec<RejectedItem>>,
     until: Instant,
 }
 
-/// A tool, and what is known of it.
-struct Entry {
+struct CachedTool {
     card: Card,
-    tool: Tool,
+    tool: DownstreamTool,
 }
 
-impl Entry {
-    /// The one place where it is decided whether a tool is there for a permit.
+impl CachedTool {
+    /// Returns true if the permit includes the tool. No other code decides this.
     fn is_granted(&self, permit: &Permit) -> bool {
         self.card.access <= permit.access()
     }
 }
 
-/// Hears of changes.
-struct Ear {
-    known: Weak<Known>,
+/// Drops the cached list when the server reports a change.
+struct ListChangeListener {
+    cache: Weak<ToolListCache>,
     can: Capabilities,
 }
 
-impl Delegate for Ear {
-    fn can(&self) -> Capabilities {
+impl Delegate for ListChangeListener {
+    fn capabilities(&self) -> Capabilities {
         self.can
     }
 
-    fn told(&self, method: &str, _: Option<&RawValue>) {
+    fn on_notification(&self, method: &str, _: Option<&RawValue>) {
         if method == "notifications/tools/list_changed"
-            && let Some(known) = self.known.upgrade()
+            && let Some(known) = self.cache.upgrade()
         {
             let mut list = known.list.lock();
-            known.changes.fetch_add(1, Ordering::Relaxed);
+            known.change_count.fetch_add(1, Ordering::Relaxed);
             *list = None;
         }
     }
 }
 
-impl Remote {
-    /// The tools of the server at `target`. What does not fit a reply goes to `keep`. A legacy server is told once
-    /// what can be asked: `can` says what callers usually can.
-    pub fn new(target: Target, options: Options, can: Capabilities, keep: Arc<dyn Keep>) -> Self {
-        let known = Arc::<Known>::default();
-        let ear = Arc::new(Ear {
-            known: Arc::downgrade(&known),
+impl DownstreamToolSource {
+    /// Creates a source for the server at `target`. Results that do not fit a reply go to `keep`. A legacy server learns
+    /// the client's capabilities only once: `can` names those that callers usually have.
+    pub fn new(
+        target: ServerTarget,
+        options: Options,
+        can: Capabilities,
+        keep: Arc<dyn ResultSink>,
+    ) -> Self {
+        let cache = Arc::<ToolListCache>::default();
+        let ear = Arc::new(ListChangeListener {
+            cache: Arc::downgrade(&cache),
             can,
         });
         Self {
-            connection: Connection::new(target, options, ear),
+            connection: ServerConnection::new(target, options, ear),
             keep,
-            known,
+            cache,
         }
     }
 
-    /// The way to it.
-    pub fn connection(&self) -> &Connection {
+    pub fn connection(&self) -> &ServerConnection {
         &self.connection
     }
 
-    /// The tools that were left out of the list, and why.
-    pub async fn dropped(&self) -> Result<Arc<Vec<Dropped>>, Fault> {
-        Ok(self.snapshot(None).await?.dropped)
+    /// Returns the tools that were left out of the list, with the reasons.
+    pub async fn dropped_tools(&self) -> Result<Arc<Vec<RejectedItem>>, Fault> {
+        Ok(self.current_list(None).await?.dropped)
     }
 
-    async fn snapshot(&self, deadline: Option<Instant>) -> Result<Snapshot, Fault> {
-        let known = self.known.list.lock().clone();
+    async fn current_list(&self, deadline: Option<Instant>) -> Result<CachedToolList, Fault> {
+        let known = self.cache.list.lock().clone();
         if let Some(known) = known.filter(|known| known.until > Instant::now()) {
             return Ok(known);
         }
-        Box::pin(self.refreshed(deadline)).await
+        Box::pin(self.fetch_list(deadline)).await
     }
 
-    async fn refreshed(&self, deadline: Option<Instant>) -> Result<Snapshot, Fault> {
-        let changes = self.known.changes.load(Ordering::Relaxed);
-        let how = How {
+    async fn fetch_list(&self, deadline: Option<Instant>) -> Result<CachedToolList, Fault> {
+        let changes = self.cache.change_count.load(Ordering::Relaxed);
+        let how = RequestOptions {
             deadline,
-            ..How::default()
+            ..RequestOptions::default()
         };
         let tools = self.connection.tools(&how).await;
-        let tools = tools.map_err(|error| error.harmless())?;
-        let told = self.connection.agreement().is_some_and(|agreed| {
+        let tools = tools.map_err(|error| error.retryable_fault())?;
+        let told = self.connection.handshake().is_some_and(|agreed| {
             !agreed.version.is_modern() && agreed.capabilities["tools"]["listChanged"] == true
         });
         let own = tools.ttl_ms.map(Duration::from_millis).unwrap_or_default();
         let fresh = if told {
-            FRESH_WHERE_TOLD
+            MAX_LIST_TTL
         } else {
-            own.clamp(FRESH, FRESH_WHERE_TOLD)
+            own.clamp(MIN_LIST_TTL, MAX_LIST_TTL)
         };
-        let entry = |tool: Tool| {
-            Arc::new(Entry {
+        let entry = |tool: DownstreamTool| {
+            Arc::new(CachedTool {
                 card: tool.card(),
                 tool,
             })
         };
         let entries = tools.tools.into_iter().map(entry);
-        let snapshot = Snapshot {
+        let snapshot = CachedToolList {
             tools: Arc::new(entries.collect()),
-            dropped: Arc::new(tools.dropped),
+            dropped: Arc::new(tools.rejected),
             until: Instant::now() + fresh,
         };
-        let mut list = self.known.list.lock();
-        // What changed while it was asked for may not be in it.
-        if self.known.changes.load(Ordering::Relaxed) == changes {
+        let mut list = self.cache.list.lock();
+        // The list may lack a change that came while it was fetched.
+        if self.cache.change_count.load(Ordering::Relaxed) == changes {
             *list = Some(snapshot.clone());
         }
         drop(list);
         Ok(snapshot)
     }
 
-    /// A tool that the permit may use. A name that is not known may have come since we looked.
-    async fn find(
+    /// Returns a tool that the permit includes. An unknown name may be new, so the list is fetched again for it.
+    async fn find_tool(
         &self,
         permit: &Permit,
         name: &str,
         deadline: Option<Instant>,
-    ) -> Result<Arc<Entry>, Fault> {
-        let named = |snapshot: &Snapshot| {
+    ) -> Result<Arc<CachedTool>, Fault> {
+        let named = |snapshot: &CachedToolList| {
             let mut tools = snapshot.tools.iter();
             tools.find(|entry| &*entry.card.name == name).cloned()
         };
-        let mut snapshot = self.snapshot(deadline).await?;
+        let mut snapshot = self.current_list(deadline).await?;
         let mut found = named(&snapshot);
         if found.is_none() {
-            snapshot = Box::pin(self.refreshed(deadline)).await?;
+            snapshot = Box::pin(self.fetch_list(deadline)).await?;
             found = named(&snapshot);
         }
         found
@@ -185,36 +188,41 @@ impl Remote {
             })
     }
 
-    async fn answer(&self, call: &Call, name: &str, arguments: &RawValue) -> Result<Reply, Fault> {
+    async fn relay_call(
+        &self,
+        call: &Call,
+        name: &str,
+        arguments: &RawValue,
+    ) -> Result<Reply, Fault> {
         let deadline = call.deadline.map(Instant::from_std);
-        let entry = self.find(&call.permit, name, deadline).await?;
-        let how = How {
+        let entry = self.find_tool(&call.permit, name, deadline).await?;
+        let how = RequestOptions {
             deadline,
-            delegate: Some(Arc::new(ForPeer::new(call.peer.clone()))),
-            ..How::default()
+            delegate: Some(Arc::new(PeerDelegate::new(call.peer.clone()))),
+            ..RequestOptions::default()
         };
         let answer = self
             .connection
             .call(&entry.tool, arguments, how)
             .await
             .map_err(Error::into_fault)?;
-        Reply::relay(answer.given()?, call, self.keep.clone()).await
+        Reply::relay(answer.into_relayed()?, call, self.keep.clone()).await
     }
 }
 
-impl Tool {
-    /// What is known of it without trusting it: what it says of itself goes along as it came.
+impl DownstreamTool {
+    /// Returns the card of the untrusted tool. The server's own listing is included unchanged.
     pub fn card(&self) -> Card {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
-        struct Says {
+        struct ToolListing {
             title: Option<String>,
             description: Option<String>,
             output_schema: Option<Value>,
             annotations: Value,
             execution: Value,
         }
-        let says: Says = serde_json::from_str(self.listed.get()).unwrap_or_default();
+        let says: ToolListing = serde_json::from_str(self.definition.get()).unwrap_or_default();
         let hint = |name: &str, otherwise| says.annotations[name].as_bool().unwrap_or(otherwise);
         let hints = Hints {
             read_only: hint("readOnlyHint", false),
@@ -230,22 +238,22 @@ impl Tool {
             input_schema: self.input_schema.clone(),
             output_schema: says.output_schema.map(Arc::new),
             hints,
-            // What a tool says of itself is no reason to trust it.
+            // The server's own hints are no reason to grant access.
             access: Access::Write,
             tasks: match says.execution["taskSupport"].as_str() {
-                // Followed here; to our own callers it is a call like any other.
+                // The downstream task is followed here; a caller may make an ordinary call.
                 Some("required" | "optional") => TaskUse::Optional,
                 _ => TaskUse::Never,
             },
-            listed: Some(self.listed.clone()),
+            listed: Some(self.definition.clone()),
         }
     }
 }
 
-impl ToolSource for Remote {
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
+impl ToolSource for DownstreamToolSource {
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<Card>, Fault>> {
         Box::pin(async move {
-            let snapshot = self.snapshot(None).await?;
+            let snapshot = self.current_list(None).await?;
             let granted = snapshot
                 .tools
                 .iter()
@@ -258,8 +266,8 @@ impl ToolSource for Remote {
         &'a self,
         permit: &'a Permit,
         name: &'a str,
-    ) -> Pending<'a, Result<Card, Fault>> {
-        Box::pin(async move { Ok(self.find(permit, name, None).await?.card.clone()) })
+    ) -> BoxFuture<'a, Result<Card, Fault>> {
+        Box::pin(async move { Ok(self.find_tool(permit, name, None).await?.card.clone()) })
     }
 
     fn call<'a>(
@@ -267,9 +275,9 @@ impl ToolSource for Remote {
         call: &'a Call,
         name: &'a str,
         arguments: &'a RawValue,
-    ) -> Pending<'a, Reply> {
+    ) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
-            match self.answer(call, name, arguments).await {
+            match self.relay_call(call, name, arguments).await {
                 Ok(reply) => reply,
                 Err(fault) => Reply::failed(&fault, Face::Rung, call),
             }
@@ -277,35 +285,35 @@ impl ToolSource for Remote {
     }
 }
 
-/// Whoever called, as the server's counterpart: what the server tells and asks goes to them, and they can what they can.
-/// One for each request.
-pub struct ForPeer {
+/// Relays a downstream server's notifications and questions to the caller of one request, with the caller's
+/// capabilities.
+pub struct PeerDelegate {
     peer: Arc<dyn Peer>,
     may_ask: bool,
-    asked: AtomicU64,
+    question_count: AtomicU64,
 }
 
-impl ForPeer {
-    /// The counterpart for a request on behalf of `peer`, whose run is held from now on while they are asked.
+impl PeerDelegate {
+    /// Creates the delegate of a request on behalf of `peer`. From now on the peer's call is suspended when it asks.
     pub fn new(peer: Arc<dyn Peer>) -> Self {
-        // Where a question would begin the run anew, asking would make the request twice.
-        peer.hold();
+        // If a question made the call run again, the request would be sent twice.
+        peer.prevent_restart();
         Self {
-            may_ask: peer.holds(),
+            may_ask: peer.can_suspend(),
             peer,
-            asked: AtomicU64::new(0),
+            question_count: AtomicU64::new(0),
         }
     }
 }
 
-impl Delegate for ForPeer {
-    fn can(&self) -> Capabilities {
-        let can = |ask| self.may_ask && self.peer.can(ask);
+impl Delegate for PeerDelegate {
+    fn capabilities(&self) -> Capabilities {
+        let can = |ask| self.may_ask && self.peer.can_answer(ask);
         Capabilities {
-            form: can(Ask::Form),
-            visit: can(Ask::Visit),
-            sample: can(Ask::Sample),
-            roots: can(Ask::Roots),
+            form_elicitation: can(QuestionKind::Form),
+            url_elicitation: can(QuestionKind::Visit),
+            sampling: can(QuestionKind::Sample),
+            roots: can(QuestionKind::Roots),
             tasks: true,
         }
     }
@@ -314,7 +322,7 @@ impl Delegate for ForPeer {
         self.peer.wants_progress()
     }
 
-    fn log_level(&self) -> Option<Level> {
+    fn log_level(&self) -> Option<LogLevel> {
         self.peer.log_level()
     }
 
@@ -322,16 +330,16 @@ impl Delegate for ForPeer {
         self.peer.conversation()
     }
 
-    fn told(&self, method: &str, params: Option<&RawValue>) {
+    fn on_notification(&self, method: &str, params: Option<&RawValue>) {
         #[derive(Deserialize)]
-        struct OfProgress {
+        struct ProgressParams {
             progress: serde_json::Number,
             total: Option<serde_json::Number>,
             message: Option<String>,
         }
         #[derive(Deserialize)]
-        struct OfLog {
-            level: Level,
+        struct LogParams {
+            level: LogLevel,
             #[serde(default)]
             logger: String,
             #[serde(default)]
@@ -340,7 +348,7 @@ impl Delegate for ForPeer {
         let params = params.map_or("{}", RawValue::get);
         match method {
             "notifications/progress" => {
-                if let Ok(of) = serde_json::from_str::<OfProgress>(params) {
+                if let Ok(of) = serde_json::from_str::<ProgressParams>(params) {
                     let (done, total, message) = (of.progress, of.total, of.message);
                     self.peer.progress(Progress {
                         done,
@@ -350,7 +358,7 @@ impl Delegate for ForPeer {
                 }
             }
             "notifications/message" => {
-                if let Ok(of) = serde_json::from_str::<OfLog>(params) {
+                if let Ok(of) = serde_json::from_str::<LogParams>(params) {
                     self.peer.log(of.level, &of.logger, &of.data);
                 }
             }
@@ -358,45 +366,52 @@ impl Delegate for ForPeer {
         }
     }
 
-    fn ask<'a>(
+    fn on_request<'a>(
         &'a self,
         method: &'a str,
         params: Option<&'a RawValue>,
-    ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
+    ) -> BoxFuture<'a, Result<Box<RawValue>, DelegateError>> {
         Box::pin(async move {
             let mut params: Value = params
                 .and_then(|params| serde_json::from_str(params.get()).ok())
                 .unwrap_or_else(|| json!({}));
-            // A task of the server's is none that the caller knows.
+            // The caller does not know the downstream server's tasks.
             if let Some(meta) = params.get_mut("_meta").and_then(Value::as_object_mut) {
-                meta.shift_remove(RELATED);
+                meta.shift_remove(RELATED_TASK);
             }
             let ask = match method {
-                "elicitation/create" if params["mode"] == "url" => Ask::Visit,
-                "elicitation/create" => Ask::Form,
-                "sampling/createMessage" => Ask::Sample,
-                "roots/list" => Ask::Roots,
-                _ => return Err(unanswered(method)),
+                "elicitation/create" if params["mode"] == "url" => QuestionKind::Visit,
+                "elicitation/create" => QuestionKind::Form,
+                "sampling/createMessage" => QuestionKind::Sample,
+                "roots/list" => QuestionKind::Roots,
+                _ => return Err(unsupported_question(method)),
             };
-            if !self.may_ask || !self.peer.can(ask) {
-                return Err(unanswered(method));
+            if !self.may_ask || !self.peer.can_answer(ask) {
+                return Err(unsupported_question(method));
             }
-            // No two questions of a request have one name.
-            let key = format!("asked_{}", self.asked.fetch_add(1, Ordering::Relaxed) + 1);
+            // Each question of a request has a key of its own.
+            let key = format!(
+                "asked_{}",
+                self.question_count.fetch_add(1, Ordering::Relaxed) + 1
+            );
             let question = vec![(key.clone(), Question { ask, params })];
-            let answers = self.peer.ask(question).await.map_err(|fault| Unanswered {
-                code: code::INTERNAL,
-                message: fault.to_string(),
-            })?;
+            let answers = self
+                .peer
+                .ask(question)
+                .await
+                .map_err(|fault| DelegateError {
+                    code: code::INTERNAL,
+                    message: fault.to_string(),
+                })?;
             let answer = answers.get(&key).cloned().unwrap_or_default();
-            serde_json::value::to_raw_value(&answer).map_err(|_| unanswered(method))
+            serde_json::value::to_raw_value(&answer).map_err(|_| unsupported_question(method))
         })
     }
 }
 
-fn unanswered(method: &str) -> Unanswered {
-    Unanswered {
+fn unsupported_question(method: &str) -> DelegateError {
+    DelegateError {
         code: code::METHOD_NOT_FOUND,
-        message: format!("{method} is not answered here"),
+        message: format!("this client does not support {method}"),
     }
 }

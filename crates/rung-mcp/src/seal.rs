@@ -1,4 +1,4 @@
-//! What a client carries for us between two requests: readable, and worthless once a bit of it is changed.
+//! Values that a client carries between two requests, authenticated by an HMAC but not encrypted.
 
 use data_encoding::BASE64URL_NOPAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -8,25 +8,24 @@ use sha2::Sha256;
 
 const MAC_BYTES: usize = 32;
 
-/// The key that makes seals ours.
+/// Key of the HMAC over sealed values.
 #[derive(Clone)]
 pub struct SealKey([u8; 32]);
 
 impl SealKey {
-    /// The key of these bits.
     pub fn new(bits: [u8; 32]) -> Self {
         Self(bits)
     }
 
-    /// Seals `payload` for one purpose and whoever it is bound to.
+    /// Seals `payload` for one purpose and the holder it is bound to.
     pub(crate) fn seal(&self, purpose: &str, bound: &[&str], payload: &impl Serialize) -> String {
-        let mut bytes = crate::envelope::json(payload).into_bytes();
+        let mut bytes = crate::envelope::to_json(payload).into_bytes();
         let mac = self.mac(purpose, bound, &bytes).finalize().into_bytes();
         bytes.extend_from_slice(&mac);
         BASE64URL_NOPAD.encode(&bytes)
     }
 
-    /// Opens what was sealed for the same purpose and the same holder; everything else is nothing.
+    /// Opens a value that was sealed for the same purpose and holder. `None` for anything else.
     pub(crate) fn open<T: DeserializeOwned>(
         &self,
         purpose: &str,
@@ -42,7 +41,7 @@ impl SealKey {
 
     fn mac(&self, purpose: &str, bound: &[&str], payload: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("any length of key will do");
-        // Each part behind its length, so that no two lists of parts look alike.
+        // Each part follows its length, so that no two lists of parts are encoded alike.
         let parts = std::iter::once(purpose).chain(bound.iter().copied());
         for part in parts.map(str::as_bytes).chain([payload]) {
             mac.update(&part.len().to_be_bytes());

@@ -1,162 +1,173 @@
-//! What is served, and which request is answered by what. One server for both eras and every transport.
+//! The server: its configuration, and how its responses are encoded, for all protocol versions and transports.
 
 use std::sync::Arc;
 
 use rung_auth::Permit;
 use rung_fault::Face;
 use rung_ladder::Budget;
-use rung_tool::{Changes, PromptSource, ResourceSource, ToolSource};
+use rung_tool::{ChangeSender, PromptSource, ResourceSource, ToolSource};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Capabilities, Client, Meta, TASKS, read_object};
-use crate::envelope::{Id, around_result, json, write_error, write_result};
-use crate::exchange::{Outlet, caught};
-use crate::held::Held;
+use crate::client::{Capabilities, ClientContext, RequestMeta, TASKS_EXTENSION, read_object};
+use crate::envelope::{RequestId, result_envelope_bytes, to_json, write_error, write_result};
 use crate::methods;
-use crate::metrics::{Metrics, Timed};
-use crate::refusal::{Refusal, Result};
+use crate::metrics::{McpMetrics, RequestTimer};
+use crate::protocol_error::{ProtocolError, Result};
+use crate::request_context::{ResponseSink, catch_panic};
 use crate::seal::SealKey;
-use crate::session::Session;
+use crate::session::LegacySession;
 use crate::splice;
-use crate::tasks::{NoTasks, TaskStore, Tasks};
-use crate::version::Version;
+use crate::suspended::SuspendedCalls;
+use crate::tasks::{NullTaskStore, TaskStore, TaskTable};
+use crate::version::ProtocolVersion;
 
-/// What somebody's model should know before it calls anything, as it is at the moment.
+/// Returns the current `instructions` for a caller's model.
 pub type Instructions = Box<dyn Fn(&Permit) -> String + Send + Sync>;
 
-/// What is behind the door.
-pub struct Offer {
-    /// What the server is called by programs.
+/// What a [`McpServer`] serves.
+pub struct ServerConfig {
+    /// Name in `serverInfo`, for programs.
     pub name: String,
-    /// What it is called by people.
+    /// Title in `serverInfo`, for people.
     pub title: String,
-    /// Which one it is.
     pub version: &'static str,
-    /// In whose words requests are refused. Whoever takes the place of Datalevin's server is as strict as that one about how a
-    /// conversation begins and what a request is.
+    /// Vocabulary of error responses. With the Datalevin face, the server is as strict as Datalevin's about
+    /// initialization and about what a request is.
     pub face: Face,
-    /// A picture of it, as the address of an SVG.
+    /// URL of an SVG icon.
     pub icon: String,
-    /// What a model should know before it calls anything.
     pub instructions: Instructions,
-    /// What can be called.
     pub tools: Arc<dyn ToolSource>,
-    /// What can be read.
     pub resources: Arc<dyn ResourceSource>,
-    /// What can be asked for by name, if anything.
     pub prompts: Option<Arc<dyn PromptSource>>,
-    /// Where changes of all this are told, if they are.
-    pub changes: Option<Changes>,
-    /// The bound of a reply.
+    /// Source of change notifications; `None` reports no changes.
+    pub changes: Option<ChangeSender>,
+    /// Maximum size of a reply.
     pub budget: Budget,
-    /// What makes ours what clients carry.
+    /// Key that seals what clients carry: cursors and request states.
     pub key: SealKey,
-    /// Where tasks are kept, if anything here becomes one.
+    /// Store of the tasks; `None` disables tasks.
     pub tasks: Option<Arc<dyn TaskStore>>,
 }
 
-/// Serves an [`Offer`]. Cheap to clone.
+/// Serves a [`ServerConfig`]. Cheap to clone.
 #[derive(Clone)]
-pub struct Server(pub(crate) Arc<Inner>);
+pub struct McpServer(pub(crate) Arc<ServerInner>);
 
-pub(crate) struct Inner {
-    pub(crate) offer: Offer,
-    pub(crate) tasks: Arc<Tasks>,
-    pub(crate) held: Arc<Held>,
-    /// Ends what would otherwise last for ever.
+pub(crate) struct ServerInner {
+    pub(crate) config: ServerConfig,
+    pub(crate) tasks: Arc<TaskTable>,
+    pub(crate) suspended: Arc<SuspendedCalls>,
+    /// Cancelled on shutdown; ends streams and waits that have no other end.
     pub(crate) shutdown: CancellationToken,
-    /// What stands in every modern result: its kind, and who says it.
-    modern: String,
-    /// Bytes of that.
-    dress_bytes: usize,
-    pub(crate) metrics: Metrics,
+    /// The `_meta` member of every modern result, with the server's name and version.
+    modern_meta: String,
+    /// Bytes that a modern result has in addition, at most.
+    modern_bytes: usize,
+    pub(crate) metrics: McpMetrics,
 }
 
-/// A result, by how it is dressed.
-pub(crate) enum Body {
-    /// As it is.
+/// A result, by the members that modern versions add to it.
+pub(crate) enum ResultBody {
+    /// A complete result.
     Complete(Vec<u8>),
-    /// With how long it may be kept.
+    /// A complete result that clients may cache.
     Cacheable(Vec<u8>),
-    /// Of its own kind.
+    /// A result with this `resultType`.
     Kind(&'static str, Vec<u8>),
 }
 
-/// An answer on its way out.
-pub(crate) struct Answer {
+/// An encoded response.
+pub(crate) struct EncodedResponse {
     pub(crate) message: Vec<u8>,
-    /// The status of an HTTP reply that carries it in the modern era.
+    /// HTTP status of the reply, in modern versions.
     pub(crate) status: u16,
 }
 
-/// A request that has been read.
-pub(crate) struct Request<'a> {
-    pub(crate) id: Id,
+/// A parsed request.
+pub(crate) struct RpcRequest<'a> {
+    pub(crate) id: RequestId,
     pub(crate) method: &'a str,
     pub(crate) params: Option<&'a RawValue>,
 }
 
-/// The answer, while it is being made. It owns all it needs.
-pub(crate) type Answering = std::pin::Pin<Box<dyn Future<Output = Answer> + Send>>;
+/// A response that is being computed. The future owns all it needs.
+pub(crate) type ResponseFuture = std::pin::Pin<Box<dyn Future<Output = EncodedResponse> + Send>>;
 
-/// A list is somebody's: never another's.
-const PRIVATE: &str = "\"cacheScope\":\"private\"";
-/// Milliseconds for which a list may be kept. It can change at any time, and changes are cheap to ask for.
+/// Lists depend on the caller, so shared caches must not serve them.
+const CACHE_SCOPE_PRIVATE: &str = "\"cacheScope\":\"private\"";
+/// Milliseconds for which a client may cache a list. Zero: a list can change at any time and is cheap to request.
 const TTL_MS: u32 = 0;
 
-impl Server {
-    /// A server of `offer`.
-    pub fn new(offer: Offer) -> Self {
+impl McpServer {
+    pub fn new(offer: ServerConfig) -> Self {
         let named = json!({"name": offer.name, "version": offer.version});
-        let modern = format!("\"_meta\":{}", meta(&named));
-        let store = offer.tasks.clone().unwrap_or_else(|| Arc::new(NoTasks));
-        let tasks = Arc::new(Tasks::new(store));
-        Self(Arc::new(Inner {
-            metrics: Metrics::default(),
+        let modern = format!("\"_meta\":{}", server_meta(&named));
+        let store = offer
+            .tasks
+            .clone()
+            .unwrap_or_else(|| Arc::new(NullTaskStore));
+        let tasks = Arc::new(TaskTable::new(store));
+        Self(Arc::new(ServerInner {
+            metrics: McpMetrics::default(),
             tasks,
-            held: Arc::default(),
+            suspended: Arc::default(),
             shutdown: CancellationToken::new(),
-            dress_bytes: dressed(&modern, Body::Cacheable(b"{}".to_vec())).len(),
-            modern,
-            offer,
+            modern_bytes: encode_modern_result(&modern, ResultBody::Cacheable(b"{}".to_vec()))
+                .len(),
+            modern_meta: modern,
+            config: offer,
         }))
     }
 
-    /// Begins to answer a request. What is wrong with it at first sight is told at once.
-    pub(crate) fn begin(
+    /// Starts to serve a request. The response to a request that fails validation is ready at once.
+    pub(crate) fn start_request(
         &self,
-        client: Client,
-        request: &Request<'_>,
-        meta: &Meta<'_>,
-        outlet: Arc<dyn Outlet>,
-    ) -> Answering {
+        client: ClientContext,
+        request: &RpcRequest<'_>,
+        meta: &RequestMeta<'_>,
+        outlet: Arc<dyn ResponseSink>,
+    ) -> ResponseFuture {
         let client = Arc::new(client);
-        let timed = Timed::begin(request.method);
-        let body = match methods::begin(self, &client, request, meta, outlet) {
-            Ok(methods::Begun::Now(body)) => Ok(body),
-            Ok(methods::Begun::Later(mut later)) => {
+        let timed = RequestTimer::start(request.method);
+        let body = match methods::dispatch(self, &client, request, meta, outlet) {
+            Ok(methods::MethodResult::Ready(body)) => Ok(body),
+            Ok(methods::MethodResult::Deferred(mut later)) => {
                 let (server, id) = (self.clone(), request.id.clone());
                 return Box::pin(async move {
-                    let body = caught(&mut later).await;
-                    server.0.metrics.end(&timed, body.is_ok());
-                    server.answer(&client, &id, body)
+                    let body = catch_panic(&mut later).await;
+                    server.0.metrics.finish(&timed, body.is_ok());
+                    server.encode_response(&client, &id, body)
                 });
             }
             Err(refusal) => Err(refusal),
         };
-        self.0.metrics.end(&timed, body.is_ok());
-        Box::pin(std::future::ready(self.answer(&client, &request.id, body)))
+        self.0.metrics.finish(&timed, body.is_ok());
+        Box::pin(std::future::ready(self.encode_response(
+            &client,
+            &request.id,
+            body,
+        )))
     }
 
-    fn answer(&self, client: &Client, id: &Id, body: Result<Body>) -> Answer {
+    fn encode_response(
+        &self,
+        client: &ClientContext,
+        id: &RequestId,
+        body: Result<ResultBody>,
+    ) -> EncodedResponse {
         let result = match body {
-            Ok(body) if client.is_modern() => dressed(&self.0.modern, body),
-            Ok(Body::Complete(result) | Body::Cacheable(result) | Body::Kind(_, result)) => result,
+            Ok(body) if client.is_modern() => encode_modern_result(&self.0.modern_meta, body),
+            Ok(
+                ResultBody::Complete(result)
+                | ResultBody::Cacheable(result)
+                | ResultBody::Kind(_, result),
+            ) => result,
             Err(refusal) => {
-                let mut answer = self.refused(Some(id), &refusal);
-                // The legacy era says everything in the body.
+                let mut answer = self.error_response(Some(id), &refusal);
+                // Legacy versions report errors in the body only.
                 if !client.is_modern() {
                     answer.status = 200;
                 }
@@ -164,111 +175,122 @@ impl Server {
             }
         };
         let message = write_result(id, &result);
-        // Everything of ours was made to fit; what was not made by us has to fit as well.
-        let max_bytes = self.whole_budget(client).max_bytes;
+        // The server's own results fit already; relayed ones must fit as well.
+        let max_bytes = self.message_budget(client).max_bytes;
         if message.len() > max_bytes {
             let why = format!(
-                "the answer has {} bytes, and {max_bytes} may be sent",
+                "the response has {} bytes; the limit is {max_bytes}",
                 message.len()
             );
-            let data = json!({"code": "budget_too_small", "hint": "ask for less of it"});
-            return self.refused(Some(id), &Refusal::internal(why).with_data(data));
+            let data = json!({"code": "budget_too_small", "hint": "call again with arguments that return less"});
+            return self.error_response(Some(id), &ProtocolError::internal(why).with_data(data));
         }
-        Answer {
+        EncodedResponse {
             message,
             status: 200,
         }
     }
 
-    /// What a message to somebody may cost.
-    pub(crate) fn whole_budget(&self, client: &Client) -> Budget {
+    /// Returns the budget of a whole message to this client.
+    pub(crate) fn message_budget(&self, client: &ClientContext) -> Budget {
         let own = client
             .permit
             .scope()
             .and_then(|scope| scope.max_reply_bytes);
-        let most = self.0.offer.budget;
+        let most = self.0.config.budget;
         Budget {
             max_bytes: most.max_bytes.min(own.unwrap_or(usize::MAX)),
             ..most
         }
     }
 
-    /// The answer to what is not served, in the words of this server.
-    pub(crate) fn refused(&self, id: Option<&Id>, refusal: &Refusal) -> Answer {
-        Answer {
-            message: write_error(id, &refusal.told_on(self.0.offer.face)),
+    /// Encodes an error response in the vocabulary of the server's face.
+    pub(crate) fn error_response(
+        &self,
+        id: Option<&RequestId>,
+        refusal: &ProtocolError,
+    ) -> EncodedResponse {
+        EncodedResponse {
+            message: write_error(id, &refusal.body_for(self.0.config.face)),
             status: refusal.status,
         }
     }
 
-    /// Whether a conversation has to keep to its phases, and every message to be a request or a notification.
+    /// Returns true if the server enforces the initialization phases and accepts only requests and notifications.
     pub(crate) fn is_strict(&self) -> bool {
-        self.0.offer.face == Face::Datalevin
+        self.0.config.face == Face::Datalevin
     }
 
-    /// What a reply may cost, once everything around it is paid for.
-    pub(crate) fn budget(&self, client: &Client, id: &Id) -> Budget {
-        self.whole_budget(client)
-            .less(self.around_bytes(client, id))
+    /// Returns the budget of a reply without its envelope.
+    pub(crate) fn reply_budget(&self, client: &ClientContext, id: &RequestId) -> Budget {
+        self.message_budget(client)
+            .less(self.envelope_bytes(client, id))
     }
 
-    /// Bytes of everything around a reply.
-    pub(crate) fn around_bytes(&self, client: &Client, id: &Id) -> usize {
+    /// Returns the size of the envelope around a reply.
+    pub(crate) fn envelope_bytes(&self, client: &ClientContext, id: &RequestId) -> usize {
         let dress_bytes = if client.is_modern() {
-            self.0.dress_bytes
+            self.0.modern_bytes
         } else {
             0
         };
-        around_result(id) + dress_bytes
+        result_envelope_bytes(id) + dress_bytes
     }
 
-    /// The answer to `server/discover`.
-    pub(crate) fn discovered(&self, permit: &Permit) -> Body {
-        let offer = &self.0.offer;
-        let modern = Version::V2026_07_28;
-        let versions = Version::ALL.iter().rev().map(|version| version.name());
+    /// Returns the result of `server/discover`.
+    pub(crate) fn discover_result(&self, permit: &Permit) -> ResultBody {
+        let offer = &self.0.config;
+        let modern = ProtocolVersion::V2026_07_28;
+        let versions = ProtocolVersion::ALL
+            .iter()
+            .rev()
+            .map(|version| version.name());
         let discovered = json!({
-            "_meta": meta(&info(offer, modern)),
+            "_meta": server_meta(&server_info(offer, modern)),
             "supportedVersions": versions.collect::<Vec<_>>(),
-            "capabilities": capabilities(offer, modern, true),
+            "capabilities": server_capabilities(offer, modern, true),
             "instructions": (offer.instructions)(permit),
         });
-        Body::Cacheable(json(&discovered).into_bytes())
+        ResultBody::Cacheable(to_json(&discovered).into_bytes())
     }
 
-    /// Opens a legacy conversation: the session, and the answer to `initialize`. `tells` says whether there will be
-    /// a way to tell of changes.
+    /// Opens a legacy session, and returns it with the response to `initialize`. `tells` is true if the transport can
+    /// deliver change notifications.
     pub(crate) fn initialize(
         &self,
         permit: Permit,
-        id: &Id,
+        id: &RequestId,
         params: Option<&RawValue>,
         tells: bool,
-    ) -> Result<(Arc<Session>, Answer), Answer> {
-        let opened = opened(params, self.is_strict());
-        let (version, declared) = opened.map_err(|refusal| self.refused(Some(id), &refusal))?;
-        let offer = &self.0.offer;
+    ) -> Result<(Arc<LegacySession>, EncodedResponse), EncodedResponse> {
+        let opened = parse_initialize(params, self.is_strict());
+        let (version, declared) =
+            opened.map_err(|refusal| self.error_response(Some(id), &refusal))?;
+        let offer = &self.0.config;
         let result = json!({
             "protocolVersion": version.name(),
-            "capabilities": capabilities(offer, version, tells),
-            "serverInfo": info(offer, version),
+            "capabilities": server_capabilities(offer, version, tells),
+            "serverInfo": server_info(offer, version),
             "instructions": (offer.instructions)(&permit),
         });
-        let answer = Answer {
-            message: write_result(id, json(&result).as_bytes()),
+        let answer = EncodedResponse {
+            message: write_result(id, to_json(&result).as_bytes()),
             status: 200,
         };
-        Ok((Session::new(permit, version, declared), answer))
+        Ok((LegacySession::new(permit, version, declared), answer))
     }
 
-    /// Lets what is under way finish, and ends what would not.
+    /// Starts the shutdown: running requests finish, and those without an end of their own are ended.
     pub fn shut_down(&self) {
         self.0.shutdown.cancel();
     }
 }
 
-/// What a client opens a conversation with: the version that both speak, and what it can do.
-fn opened(params: Option<&RawValue>, strict: bool) -> Result<(Version, Capabilities)> {
+/// Parses the parameters of `initialize`: returns the negotiated version and the client's capabilities.
+fn parse_initialize(
+    params: Option<&RawValue>,
+    strict: bool,
+) -> Result<(ProtocolVersion, Capabilities)> {
     #[derive(serde::Deserialize, Default)]
     #[serde(rename_all = "camelCase")]
     struct Params<'a> {
@@ -286,53 +308,56 @@ fn opened(params: Option<&RawValue>, strict: bool) -> Result<(Version, Capabilit
         #[serde(borrow)]
         version: Option<&'a RawValue>,
     }
-    fn there<'a>(part: Option<&'a RawValue>, field: &str) -> Result<&'a RawValue> {
-        let missing = || Refusal::params(format!("initialize needs {field}")).with_field(field);
+    fn require<'a>(part: Option<&'a RawValue>, field: &str) -> Result<&'a RawValue> {
+        let missing =
+            || ProtocolError::invalid_params(format!("initialize needs {field}")).with_field(field);
         part.ok_or_else(missing)
     }
     fn text(part: Option<&RawValue>, field: &str) -> Result<String> {
-        let no_text = |_| Refusal::params(format!("{field} must be a string")).with_field(field);
-        serde_json::from_str(there(part, field)?.get()).map_err(no_text)
+        let no_text = |_| {
+            ProtocolError::invalid_params(format!("{field} must be a string")).with_field(field)
+        };
+        serde_json::from_str(require(part, field)?.get()).map_err(no_text)
     }
     let params: Params<'_> = match params {
         Some(params) => read_object(params, "params")?,
         None => Params::default(),
     };
     let version = text(params.protocol_version, "protocolVersion")?;
-    let capabilities = Capabilities::read(there(params.capabilities, "capabilities")?)?;
+    let capabilities = Capabilities::parse(require(params.capabilities, "capabilities")?)?;
     if strict {
         let who: ClientInfo<'_> =
-            read_object(there(params.client_info, "clientInfo")?, "clientInfo")?;
+            read_object(require(params.client_info, "clientInfo")?, "clientInfo")?;
         text(who.name, "clientInfo.name")?;
         text(who.version, "clientInfo.version")?;
     }
-    Ok((Version::negotiated(&version), capabilities))
+    Ok((ProtocolVersion::negotiate(&version), capabilities))
 }
 
-/// Who we are, as a client of that version can be told.
-fn info(offer: &Offer, version: Version) -> Value {
+/// Returns the `serverInfo` for a client of `version`.
+fn server_info(offer: &ServerConfig, version: ProtocolVersion) -> Value {
     let mut info = json!({"name": offer.name, "version": offer.version});
-    if version >= Version::V2025_06_18 {
+    if version >= ProtocolVersion::V2025_06_18 {
         info["title"] = offer.title.as_str().into();
     }
-    // Clients of the version before take what they do not know for what it is: nothing to them.
-    if version >= Version::V2025_06_18 {
+    // `icons` came with 2025-11-25. Clients of 2025-06-18 ignore members they do not know.
+    if version >= ProtocolVersion::V2025_06_18 {
         info["icons"] = icons(&offer.icon);
     }
     info
 }
 
-/// A picture at an address, as it is listed.
+/// Returns the `icons` member for an SVG at `address`.
 pub(crate) fn icons(address: &str) -> Value {
     json!([{"src": address, "mimeType": "image/svg+xml", "sizes": ["any"]}])
 }
 
-fn meta(info: &Value) -> Value {
+fn server_meta(info: &Value) -> Value {
     json!({"io.modelcontextprotocol/serverInfo": info})
 }
 
-/// What the server can do, as a client of that version is told.
-fn capabilities(offer: &Offer, version: Version, tells: bool) -> Value {
+/// Returns the server's capabilities for a client of `version`.
+fn server_capabilities(offer: &ServerConfig, version: ProtocolVersion, tells: bool) -> Value {
     let tells = tells && offer.changes.is_some();
     let list = |more: Option<&str>| {
         let mut list = json!({});
@@ -358,50 +383,50 @@ fn capabilities(offer: &Offer, version: Version, tells: bool) -> Value {
         return all;
     }
     if version.is_modern() {
-        all["extensions"] = json!({TASKS: {}});
-    } else if version == Version::V2025_11_25 {
+        all["extensions"] = json!({TASKS_EXTENSION: {}});
+    } else if version == ProtocolVersion::V2025_11_25 {
         let tasks = json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
         all["tasks"] = tasks;
     }
     all
 }
 
-/// The answer to what is not served, in our own words.
-pub(crate) fn refused(id: Option<&Id>, refusal: &Refusal) -> Answer {
-    Answer {
+/// Encodes an error response in Rung's vocabulary.
+pub(crate) fn error_response(id: Option<&RequestId>, refusal: &ProtocolError) -> EncodedResponse {
+    EncodedResponse {
         message: write_error(id, &refusal.body),
         status: refusal.status,
     }
 }
 
-/// A modern result says of what kind it is, who says it, and how long it may be kept.
-fn dressed(modern: &str, body: Body) -> Vec<u8> {
+/// Adds what modern versions require of a result: its type, the server, and how long it may be cached.
+fn encode_modern_result(modern: &str, body: ResultBody) -> Vec<u8> {
     let (kind, caching, mut result) = match body {
-        Body::Complete(result) => ("complete", false, result),
-        Body::Cacheable(result) => ("complete", true, result),
-        Body::Kind(kind, result) => (kind, false, result),
+        ResultBody::Complete(result) => ("complete", false, result),
+        ResultBody::Cacheable(result) => ("complete", true, result),
+        ResultBody::Kind(kind, result) => (kind, false, result),
     };
-    // What another server gave may use the word for something of its own.
+    // A relayed result may use the member for something of its own.
     let kind = format!("\"{kind}\"");
-    if let Some(own) = own(&result, "resultType")
+    if let Some(own) = existing_member(&result, "resultType")
         && own.get() != kind
     {
         let text = String::from_utf8_lossy(&result);
-        result = splice::with(&text, "resultType", &kind).into_bytes();
+        result = splice::set_member(&text, "resultType", &kind).into_bytes();
     }
     let ttl = format!("\"ttlMs\":{TTL_MS}");
     let said = [
         ("resultType", &*format!("\"resultType\":{kind}")),
         ("ttlMs", if caching { &ttl } else { "" }),
-        ("cacheScope", if caching { PRIVATE } else { "" }),
+        ("cacheScope", if caching { CACHE_SCOPE_PRIVATE } else { "" }),
         ("_meta", modern),
     ];
     let mut out = Vec::with_capacity(result.len() + modern.len() + 80);
     out.push(b'{');
-    // A result that has its own says it there.
+    // Members that the result already has are kept.
     let said = said
         .iter()
-        .filter(|(name, said)| !said.is_empty() && own(&result, name).is_none());
+        .filter(|(name, said)| !said.is_empty() && existing_member(&result, name).is_none());
     for (_, said) in said {
         out.extend_from_slice(said.as_bytes());
         out.push(b',');
@@ -414,9 +439,9 @@ fn dressed(modern: &str, body: Body) -> Vec<u8> {
     out
 }
 
-/// A member of a result that is not ours to say, where the result says it.
-fn own<'r>(result: &'r [u8], name: &str) -> Option<&'r RawValue> {
-    // Nearly none does, and that can be told at a glance.
+/// Returns a member that the result already has.
+fn existing_member<'r>(result: &'r [u8], name: &str) -> Option<&'r RawValue> {
+    // Nearly no result has it, and a byte search shows that cheaply.
     memchr::memmem::find(result, name.as_bytes())?;
     splice::member(std::str::from_utf8(result).ok()?, name)
 }

@@ -1,5 +1,5 @@
-//! A conversation of the legacy era: what `initialize` agreed on, and what has been said since. And, of either era,
-//! the requests of one connection that have no answer yet.
+//! Legacy sessions: what `initialize` agreed on, subscriptions and open questions. And, for all versions, the requests
+//! of one connection that have no answer yet.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use rung_auth::Permit;
 use rung_fault::Fault;
-use rung_tool::{Change, Conversation, Level, Pending, ResourceSource, Watcher};
+use rung_tool::{BoxFuture, Change, Conversation, LogLevel, ResourceSource, ResourceSubscriber};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -17,27 +17,27 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::client::{Capabilities, Client};
-use crate::envelope::Id;
-use crate::methods::change_message;
-use crate::refusal::{Refusal, Result};
-use crate::server::Server;
-use crate::version::Version;
+use crate::client::{Capabilities, ClientContext};
+use crate::envelope::RequestId;
+use crate::methods::change_notification;
+use crate::protocol_error::{ProtocolError, Result};
+use crate::server::McpServer;
+use crate::version::ProtocolVersion;
 
-/// Addresses that one session may listen to.
+/// Resources that one session may subscribe to.
 const MAX_SUBSCRIPTIONS: usize = 1_000;
-/// Requests of one connection that may be under way at once.
+/// Requests of one connection that may run at once.
 const MAX_RUNNING: usize = 1_000;
 
-/// What a client answered: its result, or the message of its error.
-pub(crate) type Answered = std::result::Result<Value, String>;
+/// A client's answer: its result, or the message of its error.
+pub(crate) type AnswerResult = std::result::Result<Value, String>;
 
-/// How far a conversation is, once it was opened.
+/// Initialization phase of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// `initialize` was answered.
     Initializing,
-    /// The client said that it is ready.
+    /// `notifications/initialized` was received.
     Ready,
 }
 
@@ -50,33 +50,36 @@ impl Phase {
     }
 }
 
-/// One conversation.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct LegacySession {
     pub(crate) permit: Permit,
-    pub(crate) version: Version,
+    pub(crate) version: ProtocolVersion,
     pub(crate) capabilities: Capabilities,
     pub(crate) conversation: Conversation,
     ready: AtomicBool,
-    log_level: Mutex<Level>,
-    subscriptions: Mutex<HashMap<String, Watch>>,
-    /// What we asked and have no answer to; `None` once nobody will answer any more.
-    asked: Mutex<Option<HashMap<Id, oneshot::Sender<Answered>>>>,
-    next_ask: AtomicU64,
+    log_level: Mutex<LogLevel>,
+    subscriptions: Mutex<HashMap<String, ResourceSubscription>>,
+    /// Questions without an answer yet; `None` once the session is closed.
+    open_questions: Mutex<Option<HashMap<RequestId, oneshot::Sender<AnswerResult>>>>,
+    next_question: AtomicU64,
 }
 
-impl Session {
-    pub(crate) fn new(permit: Permit, version: Version, capabilities: Capabilities) -> Arc<Self> {
+impl LegacySession {
+    pub(crate) fn new(
+        permit: Permit,
+        version: ProtocolVersion,
+        capabilities: Capabilities,
+    ) -> Arc<Self> {
         Arc::new(Self {
             permit,
             version,
             capabilities,
-            conversation: Conversation::begin(),
+            conversation: Conversation::start(),
             ready: AtomicBool::new(false),
-            log_level: Mutex::new(Level::Info),
+            log_level: Mutex::new(LogLevel::Info),
             subscriptions: Mutex::default(),
-            asked: Mutex::new(Some(HashMap::new())),
-            next_ask: AtomicU64::new(1),
+            open_questions: Mutex::new(Some(HashMap::new())),
+            next_question: AtomicU64::new(1),
         })
     }
 
@@ -88,157 +91,161 @@ impl Session {
         }
     }
 
-    /// The client is ready.
-    pub(crate) fn begin(&self) {
+    /// Marks the client as ready.
+    pub(crate) fn set_ready(&self) {
         self.ready.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn log_level(&self) -> Level {
+    pub(crate) fn log_level(&self) -> LogLevel {
         *self.log_level.lock()
     }
 
-    pub(crate) fn set_log_level(&self, level: Level) {
+    pub(crate) fn set_log_level(&self, level: LogLevel) {
         *self.log_level.lock() = level;
     }
 
-    /// Listens to a resource. What is yet to be done for it, if it is not listened to already.
-    pub(crate) fn subscribe(&self, mut watch: Watch) -> Result<Option<Watching>> {
+    /// Subscribes to a resource. Returns the future that starts the subscription, or `None` if there is one already.
+    pub(crate) fn subscribe(
+        &self,
+        mut watch: ResourceSubscription,
+    ) -> Result<Option<SubscriptionReport>> {
         let mut subscriptions = self.subscriptions.lock();
         if subscriptions.contains_key(&watch.uri) {
             return Ok(None);
         }
         if subscriptions.len() >= MAX_SUBSCRIPTIONS {
-            let why = format!("a session listens to {MAX_SUBSCRIPTIONS} resources at most");
-            return Err(Refusal::params(why));
+            let why = format!("a session subscribes to at most {MAX_SUBSCRIPTIONS} resources");
+            return Err(ProtocolError::invalid_params(why));
         }
-        let beginning = watch.begin();
+        let beginning = watch.start();
         subscriptions.insert(watch.uri.clone(), watch);
         Ok(Some(beginning))
     }
 
     pub(crate) fn unsubscribe(&self, uri: &str) {
-        // Its end is told without the lock.
+        // Dropped without the lock: the drop reports the end of the subscription.
         let _ended = self.subscriptions.lock().remove(uri);
     }
 
-    /// What this client is told of a change: of lists always, of a resource where it asked.
-    pub(crate) fn told(&self, change: &Change) -> Vec<Vec<u8>> {
+    /// Returns the notifications of a change for this client: of lists always, of resources if subscribed.
+    pub(crate) fn messages_for(&self, change: &Change) -> Vec<Vec<u8>> {
         let subscriptions = self.subscriptions.lock();
-        let each = change.told_of(subscriptions.keys());
+        let each = change.for_subscriptions(subscriptions.keys());
         let wanted = each.into_iter().filter(|change| match change {
             Change::Resource(uri) => subscriptions.contains_key(uri),
             _ => true,
         });
-        wanted.map(|change| change_message(&change, None)).collect()
+        wanted
+            .map(|change| change_notification(&change, None))
+            .collect()
     }
 
-    /// Notes that we ask something, under an id that no other question of this session has.
-    pub(crate) fn ask(&self) -> (Id, oneshot::Receiver<Answered>) {
-        let id = Id::from(self.next_ask.fetch_add(1, Ordering::Relaxed));
+    /// Registers a question to the client, under an id that is unique in this session.
+    pub(crate) fn register_question(&self) -> (RequestId, oneshot::Receiver<AnswerResult>) {
+        let id = RequestId::from(self.next_question.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = oneshot::channel();
-        // Where nobody will answer, the sender is dropped here and the question fails at once.
-        if let Some(asked) = self.asked.lock().as_mut() {
+        // In a closed session the sender is dropped here, and the question fails at once.
+        if let Some(asked) = self.open_questions.lock().as_mut() {
             asked.insert(id.clone(), sender);
         }
         (id, receiver)
     }
 
-    /// Takes the answer to a question of ours. An answer to nothing is passed over.
-    pub(crate) fn take_answer(&self, id: &Id, outcome: Result<&RawValue, &RawValue>) {
+    /// Delivers the client's answer to a question. An answer with an unknown id is ignored.
+    pub(crate) fn deliver_answer(&self, id: &RequestId, outcome: Result<&RawValue, &RawValue>) {
         let sender = self
-            .asked
+            .open_questions
             .lock()
             .as_mut()
             .and_then(|asked| asked.remove(id));
         if let Some(sender) = sender {
-            let _nobody_waits = sender.send(answer_of(outcome));
+            let _nobody_waits = sender.send(parse_answer(outcome));
         }
     }
 
-    /// Nobody waits for the answer any more.
-    pub(crate) fn forget(&self, id: &Id) {
-        if let Some(asked) = self.asked.lock().as_mut() {
+    /// Drops a question whose answer is no longer needed.
+    pub(crate) fn drop_question(&self, id: &RequestId) {
+        if let Some(asked) = self.open_questions.lock().as_mut() {
             asked.remove(id);
         }
     }
 
-    /// Nobody will answer any more: what was asked fails, and so does what will be.
-    pub(crate) fn hang_up(&self) {
-        *self.asked.lock() = None;
+    /// Closes the session: open questions fail, and so do later ones.
+    pub(crate) fn close(&self) {
+        *self.open_questions.lock() = None;
         self.conversation.end();
         let _ended = std::mem::take(&mut *self.subscriptions.lock());
     }
 }
 
-/// However it ends, it is over.
-impl Drop for Session {
+impl Drop for LegacySession {
     fn drop(&mut self) {
         self.conversation.end();
     }
 }
 
-/// Somebody's interest in a resource, told to where resources come from. Dropped after it was begun, it is told that it
-/// has ended.
-pub(crate) struct Watch {
+/// A client's subscription to a resource, which is reported to the resource source. Dropping a started subscription
+/// reports its end.
+pub(crate) struct ResourceSubscription {
     resources: Arc<dyn ResourceSource>,
-    watcher: Watcher,
+    watcher: ResourceSubscriber,
     uri: String,
-    begun: bool,
+    is_started: bool,
     runtime: Handle,
 }
 
-/// What is yet to be done before a resource is listened to.
-pub(crate) type Watching = Pending<'static, Result<(), Fault>>;
+/// The report of a subscription's start or end to the resource source.
+pub(crate) type SubscriptionReport = BoxFuture<'static, Result<(), Fault>>;
 
-impl Watch {
-    /// The interest of `client`, once it was begun.
-    pub(crate) fn new(server: &Server, client: &Client, uri: String) -> Self {
+impl ResourceSubscription {
+    /// Creates a subscription of `client`, which is not reported until it is started.
+    pub(crate) fn new(server: &McpServer, client: &ClientContext, uri: String) -> Self {
         Self {
-            resources: server.0.offer.resources.clone(),
-            watcher: Watcher {
+            resources: server.0.config.resources.clone(),
+            watcher: ResourceSubscriber {
                 permit: client.permit.clone(),
                 conversation: client.conversation.clone(),
             },
             uri,
-            begun: false,
+            is_started: false,
             runtime: Handle::current(),
         }
     }
 
-    pub(crate) fn begin(&mut self) -> Watching {
-        self.begun = true;
-        self.tell(true)
+    pub(crate) fn start(&mut self) -> SubscriptionReport {
+        self.is_started = true;
+        self.report(true)
     }
 
-    fn tell(&self, on: bool) -> Watching {
+    fn report(&self, on: bool) -> SubscriptionReport {
         let (resources, watcher) = (self.resources.clone(), self.watcher.clone());
         let uri = self.uri.clone();
         Box::pin(async move { resources.watch(&watcher, &uri, on).await })
     }
 }
 
-impl std::fmt::Debug for Watch {
+impl std::fmt::Debug for ResourceSubscription {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Watch({})", self.uri)
     }
 }
 
-impl Drop for Watch {
+impl Drop for ResourceSubscription {
     fn drop(&mut self) {
-        if !self.begun {
+        if !self.is_started {
             return;
         }
-        let ending = self.tell(false);
+        let ending = self.report(false);
         self.runtime.spawn(async move {
             if let Err(fault) = ending.await {
-                tracing::debug!(%fault, "that nobody listens any more could not be told");
+                tracing::debug!(%fault, "cannot report the end of a subscription");
             }
         });
     }
 }
 
-/// What a client answered to a question of ours.
-fn answer_of(outcome: Result<&RawValue, &RawValue>) -> Answered {
+/// Parses a client's answer to a question.
+fn parse_answer(outcome: Result<&RawValue, &RawValue>) -> AnswerResult {
     match outcome {
         Ok(result) => serde_json::from_str(result.get()).map_err(|error| error.to_string()),
         Err(error) => {
@@ -249,8 +256,8 @@ fn answer_of(outcome: Result<&RawValue, &RawValue>) -> Answered {
     }
 }
 
-/// The request that a notification says is no longer wanted.
-pub(crate) fn cancelled(method: &str, params: Option<&RawValue>) -> Option<Id> {
+/// Returns the request id of a `notifications/cancelled`.
+pub(crate) fn parse_cancelled(method: &str, params: Option<&RawValue>) -> Option<RequestId> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Params<'a> {
@@ -259,54 +266,54 @@ pub(crate) fn cancelled(method: &str, params: Option<&RawValue>) -> Option<Id> {
     }
     let params = params.filter(|_| method == "notifications/cancelled")?;
     let params: Params<'_> = serde_json::from_str(params.get()).ok()?;
-    Id::read(params.request_id)
+    RequestId::parse(params.request_id)
 }
 
 /// The requests of one connection that have no answer yet.
 #[derive(Debug, Default)]
-pub(crate) struct Running {
-    requests: Mutex<HashMap<Id, Request>>,
-    begun: AtomicU64,
-    ended: Condvar,
+pub(crate) struct RunningRequests {
+    requests: Mutex<HashMap<RequestId, RunningRequest>>,
+    next_number: AtomicU64,
+    change: Condvar,
 }
 
 #[derive(Debug)]
-struct Request {
-    /// Tells it from an earlier request that had the same id and was cancelled.
+struct RunningRequest {
+    /// Distinguishes the request from an earlier one that had the same id and was cancelled.
     number: u64,
     stop: Option<AbortHandle>,
 }
 
-impl Running {
-    /// Notes that a request is under way, and gives its number. Its id must not be taken by another one that is.
-    pub(crate) fn begin(&self, id: &Id) -> Result<u64> {
+impl RunningRequests {
+    /// Registers a running request and returns its number. No other running request may have the same id.
+    pub(crate) fn register(&self, id: &RequestId) -> Result<u64> {
         let mut requests = self.requests.lock();
         if requests.contains_key(id) {
-            return Err(Refusal::request(format!(
-                "a request with id {id} is still under way"
+            return Err(ProtocolError::invalid_request(format!(
+                "a request with id {id} is still active"
             )));
         }
         if requests.len() >= MAX_RUNNING {
-            return Err(Refusal::busy(format!(
-                "{MAX_RUNNING} requests are under way: wait for an answer"
+            return Err(ProtocolError::busy(format!(
+                "{MAX_RUNNING} requests are active: wait for a response"
             )));
         }
-        let number = self.begun.fetch_add(1, Ordering::Relaxed);
-        requests.insert(id.clone(), Request { number, stop: None });
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        requests.insert(id.clone(), RunningRequest { number, stop: None });
         Ok(number)
     }
 
-    /// Notes how a request can be stopped. One that is not wanted any more is stopped here.
-    pub(crate) fn can_stop(&self, id: &Id, number: u64, stop: AbortHandle) {
+    /// Stores the abort handle of a request. A request that was cancelled meanwhile is aborted here.
+    pub(crate) fn set_abort_handle(&self, id: &RequestId, number: u64, stop: AbortHandle) {
         match self.requests.lock().get_mut(id) {
             Some(request) if request.number == number => request.stop = Some(stop),
             _ => stop.abort(),
         }
     }
 
-    /// Ends a request with its last word, unless it is not wanted any more. Whoever has heard the word may use the
-    /// id again, so both happen at once; the word must not be waited for.
-    pub(crate) fn end(&self, id: &Id, number: u64, last_word: impl FnOnce()) {
+    /// Ends a request with `last_word`, unless it was cancelled. A client that has the response may reuse the id, so both
+    /// happen under one lock, and `last_word` must not block.
+    pub(crate) fn finish(&self, id: &RequestId, number: u64, last_word: impl FnOnce()) {
         let mut requests = self.requests.lock();
         if requests
             .get(id)
@@ -316,38 +323,38 @@ impl Running {
             requests.remove(id);
         }
         drop(requests);
-        self.ended.notify_all();
+        self.change.notify_all();
     }
 
-    /// Stops a request. It gets no answer.
-    pub(crate) fn cancel(&self, id: &Id) {
-        if let Some(Request {
+    /// Aborts a request. It gets no answer.
+    pub(crate) fn cancel(&self, id: &RequestId) {
+        if let Some(RunningRequest {
             stop: Some(stop), ..
         }) = self.requests.lock().remove(id)
         {
             stop.abort();
         }
-        self.ended.notify_all();
+        self.change.notify_all();
     }
 
-    /// Stops everything.
+    /// Aborts all requests.
     pub(crate) fn cancel_all(&self) {
         let requests = std::mem::take(&mut *self.requests.lock());
         for stop in requests.into_values().filter_map(|request| request.stop) {
             stop.abort();
         }
-        self.ended.notify_all();
+        self.change.notify_all();
     }
 
-    /// Whether anything is under way.
+    /// Returns true if a request is running.
     pub(crate) fn is_busy(&self) -> bool {
         !self.requests.lock().is_empty()
     }
 
-    /// Waits until nothing is, for so long at most.
+    /// Blocks until no request is running, for `at_most`.
     pub(crate) fn wait_until_idle(&self, at_most: Duration) {
         let until = Instant::now() + at_most;
         let mut requests = self.requests.lock();
-        while !requests.is_empty() && !self.ended.wait_until(&mut requests, until).timed_out() {}
+        while !requests.is_empty() && !self.change.wait_until(&mut requests, until).timed_out() {}
     }
 }

@@ -1,4 +1,4 @@
-//! Changing one member of an object, and nothing else: what is not changed stays the bytes it was.
+//! Reads and replaces single members of a JSON object; all other bytes stay as they are.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::Deserializer as _;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The members of an object, in their order, with their values as they are written. `None` if it is no object.
+/// Returns the members of an object in their order, with their raw values. `None` if the text is not an object.
 pub fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
     struct Members;
 
@@ -38,9 +38,9 @@ pub fn members(object: &str) -> Option<Vec<(Cow<'_, str>, &RawValue)>> {
     Some(members)
 }
 
-/// The value of a member. Of several with one name the last one counts, as everywhere.
+/// Returns the raw value of a member. Of several with the same name, the last one counts, as usual.
 pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
-    // What is nowhere in the text, plainly or in disguise, is no member of it.
+    // A name that is not in the text, plain or possibly escaped, is not a member.
     if !object.contains(name) && !object.contains('\\') {
         return None;
     }
@@ -49,14 +49,14 @@ pub fn member<'a>(object: &'a str, name: &str) -> Option<&'a RawValue> {
     found.find(|(own, _)| own == name).map(|(_, value)| value)
 }
 
-/// The object with one member set. What is no object becomes one.
-pub fn with(object: &str, name: &str, value: &str) -> String {
+/// Returns the object with one member set. Text that is not an object becomes one.
+pub fn set_member(object: &str, name: &str, value: &str) -> String {
     if let Some(old) = member(object, name) {
         let start = old.get().as_ptr().addr() - object.as_ptr().addr();
         let (before, after) = (&object[..start], &object[start + old.get().len()..]);
         return [before, value, after].concat();
     }
-    let name = crate::envelope::json(&name);
+    let name = crate::envelope::to_json(&name);
     let Some(rest) = object.trim_start().strip_prefix('{') else {
         return ["{", &name, ":", value, "}"].concat();
     };
@@ -77,13 +77,13 @@ mod tests {
         let odd = r#"{ "a" : 1.0e0, "a":2, "_meta": {"x":[ ]} , "b" :"\u0041" }"#;
         assert_eq!(member(odd, "a").unwrap().get(), "2");
         assert_eq!(
-            with(odd, "_meta", "7"),
+            set_member(odd, "_meta", "7"),
             r#"{ "a" : 1.0e0, "a":2, "_meta": 7 , "b" :"\u0041" }"#
         );
-        assert_eq!(with("{}", "n", "1"), r#"{"n":1}"#);
-        assert_eq!(with(" { }", "n", "1"), r#"{"n":1 }"#);
-        assert_eq!(with(r#"{"a":0}"#, "n", "1"), r#"{"n":1,"a":0}"#);
-        assert_eq!(with("null", "n", "1"), r#"{"n":1}"#);
+        assert_eq!(set_member("{}", "n", "1"), r#"{"n":1}"#);
+        assert_eq!(set_member(" { }", "n", "1"), r#"{"n":1 }"#);
+        assert_eq!(set_member(r#"{"a":0}"#, "n", "1"), r#"{"n":1,"a":0}"#);
+        assert_eq!(set_member("null", "n", "1"), r#"{"n":1}"#);
         assert!(member("[1]", "n").is_none());
     }
 }

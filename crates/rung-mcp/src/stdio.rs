@@ -1,8 +1,8 @@
-//! One client at the other end of two pipes: a message a line, and nothing but messages.
+//! One client over two pipes: one message per line, and nothing but messages.
 //!
-//! A thread reads and begins each request by itself; most are answered there and then, with no other thread woken.
-//! What has to wait goes on in the runtime. Writing is one thread's business at a time: the reader writes straight
-//! through while nobody else does, everything else queues. A client that stops reading stops being read.
+//! A thread reads requests and starts them itself; most are answered on that thread, with no other thread woken.
+//! Requests that have to wait continue in the runtime. One thread writes at a time: the reader writes directly while
+//! no other thread does, all other messages queue. While a client does not read, its requests are not read either.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Write};
@@ -15,35 +15,35 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use rung_auth::Permit;
 use rung_ladder::head;
-use rung_tool::{Changes, Conversation, Listener};
+use rung_tool::{ChangeReceiver, ChangeSender, Conversation};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::value::RawValue;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::client::{Client, Meta};
-use crate::envelope::{Id, MAX_MESSAGE_BYTES, Message};
-use crate::exchange::Outlet;
-use crate::oversized::IdScanner;
-use crate::refusal::{Refusal, Result};
-use crate::server::{Answering, Request, Server};
-use crate::session::{Phase, Running, Session, cancelled};
+use crate::client::{ClientContext, RequestMeta};
+use crate::envelope::{MAX_MESSAGE_BYTES, Message, RequestId};
+use crate::id_scanner::IdScanner;
+use crate::protocol_error::{ProtocolError, Result};
+use crate::request_context::ResponseSink;
+use crate::server::{McpServer, ResponseFuture, RpcRequest};
+use crate::session::{LegacySession, Phase, RunningRequests, parse_cancelled};
 
-/// Messages waiting to be written beyond which nothing more is read.
+/// Queued messages above which nothing more is read.
 const MAX_WAITING: usize = 256;
-/// Messages waiting beyond which what may be lost is.
+/// Queued messages above which messages that may be dropped are dropped.
 const MAX_WAITING_LOSSY: usize = 1_024;
-/// How long calls under way may take when the client has gone.
+/// Time for running calls to finish after the client is gone.
 const GRACE: Duration = Duration::from_secs(30);
-/// How often it is looked meanwhile whether anybody still reads.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long the last answers may take to be read.
+/// Interval at which the output is checked for a reader during that time.
+const READER_CHECK: Duration = Duration::from_millis(100);
+/// Time limit for writing the last answers.
 const FLUSH: Duration = Duration::from_secs(5);
 
-/// Serves `input` and `output` until the input ends, the output breaks, or `stop` does. Calls under way finish, while anybody
-/// reads.
+/// Serves until `input` ends, `output` breaks or `stop` completes. Running calls then finish, as long as the output is
+/// read.
 pub async fn serve<R, W>(
-    server: Server,
+    server: McpServer,
     permit: Permit,
     input: R,
     output: W,
@@ -52,70 +52,77 @@ pub async fn serve<R, W>(
     R: BufRead + Send + 'static,
     W: Write + AsFd + Send + 'static,
 {
-    let connection = Connection::new(server, permit, Output::new(output, None));
-    let changes = connection.changes();
+    let connection = StdioConnection::new(server, permit, StdioOutput::new(output, None));
+    let changes = connection.subscribe_changes();
     let ended = Arc::new(Notify::new());
     {
-        let (connection, ended) = (connection.clone(), Ended(ended.clone()));
+        let (connection, ended) = (connection.clone(), NotifyOnDrop(ended.clone()));
         std::thread::spawn(move || {
-            // However it ends, it is known to have ended.
+            // Notifies even if reading panics.
             let _ended = ended;
-            connection.read(input);
+            connection.read_lines(input);
         });
     }
     let reading = async move { ended.notified().await };
-    until_over(connection, changes, reading, stop).await;
+    run_until_closed(connection, changes, reading, stop).await;
 }
 
-/// Serves on the standard input and output of this process, without a thread in between where both are pipes: whoever mostly
-/// waits for others is then woken once for a request and once for what it waited for.
-pub async fn serve_own(server: Server, permit: Permit, stop: impl Future<Output = ()>) {
+/// Serves on the standard input and output of this process. If both are pipes, no thread reads in between: a server
+/// that mostly waits for others then wakes once for a request and once for what it waits for.
+pub async fn serve_process_stdio(
+    server: McpServer,
+    permit: Permit,
+    stop: impl Future<Output = ()>,
+) {
     #[cfg(target_os = "linux")]
-    match (own::Input::new(), own::room()) {
+    match (
+        process_pipes::PipeInput::new(),
+        process_pipes::stdout_backpressure(),
+    ) {
         (Ok(input), Some(room)) => {
-            let output = Output::new(io::stdout(), Some(room));
-            let connection = Connection::new(server, permit, output);
-            let changes = connection.changes();
-            let reading = input.read(connection.clone());
-            return until_over(connection.clone(), changes, reading, stop).await;
+            let output = StdioOutput::new(io::stdout(), Some(room));
+            let connection = StdioConnection::new(server, permit, output);
+            let changes = connection.subscribe_changes();
+            let reading = input.read_lines(connection.clone());
+            return run_until_closed(connection.clone(), changes, reading, stop).await;
         }
-        (Err(error), _) => tracing::debug!(%error, "the input cannot be waited for"),
+        (Err(error), _) => tracing::debug!(%error, "cannot wait for input"),
         (Ok(_), None) => {}
     }
     let input = io::BufReader::with_capacity(64 << 10, io::stdin());
     serve(server, permit, input, io::stdout(), stop).await;
 }
 
-/// Serves until the input ends, the output breaks, or it is to stop; then lets what is under way finish.
-async fn until_over(
-    connection: Arc<Connection>,
-    changes: Option<Listener>,
+/// Serves until the input ends, the output breaks or `stop` completes; then lets running calls finish.
+async fn run_until_closed(
+    connection: Arc<StdioConnection>,
+    changes: Option<ChangeReceiver>,
     reading: impl Future<Output = ()>,
     stop: impl Future<Output = ()>,
 ) {
     let server = connection.server.clone();
-    let pump = tokio::spawn(tell_changes(connection.clone(), changes));
+    let pump = tokio::spawn(forward_changes(connection.clone(), changes));
     let output = connection.output.clone();
     tokio::select! {
         () = reading => {}
-        () = output.broken() => connection.running.cancel_all(),
+        () = output.wait_until_broken() => connection.running.cancel_all(),
         () = stop => {}
     }
     server.shut_down();
     pump.abort();
-    // Nobody answers any more, so nobody need wait for an answer.
+    // No more answers are read, so open questions fail.
     if let Some(session) = connection.session.lock().as_ref() {
-        session.hang_up();
+        session.close();
     }
     connection.conversation.end();
-    // Waiting blocks a thread, and the runtime must go on.
+    // Waiting blocks a thread, and the runtime must keep running.
     let waited = tokio::task::spawn_blocking(move || {
         let until = Instant::now() + GRACE;
         while connection.running.is_busy() && Instant::now() < until {
-            if connection.output.is_unread() {
+            if connection.output.is_reader_gone() {
                 connection.running.cancel_all();
             }
-            connection.running.wait_until_idle(LOOK);
+            connection.running.wait_until_idle(READER_CHECK);
         }
         connection.output.flush(FLUSH);
         connection.output.close();
@@ -123,164 +130,183 @@ async fn until_over(
     let _done = waited.await;
 }
 
-/// Tells that the reader has ended, when it has.
-struct Ended(Arc<Notify>);
+/// Notifies on drop that the reader has ended.
+struct NotifyOnDrop(Arc<Notify>);
 
-impl Drop for Ended {
+impl Drop for NotifyOnDrop {
     fn drop(&mut self) {
         self.0.notify_one();
     }
 }
 
-/// The pipes, and what is being said through them.
-struct Connection {
-    server: Server,
+/// State of the connection: its session and its running requests.
+struct StdioConnection {
+    server: McpServer,
     permit: Permit,
-    output: Arc<Output>,
-    session: Mutex<Option<Arc<Session>>>,
-    /// What requests that open no session belong to.
+    output: Arc<StdioOutput>,
+    session: Mutex<Option<Arc<LegacySession>>>,
+    /// Conversation of the requests that belong to no session.
     conversation: Conversation,
-    running: Running,
+    running: RunningRequests,
     runtime: Handle,
 }
 
-impl Connection {
-    fn new(server: Server, permit: Permit, output: Arc<Output>) -> Arc<Self> {
+impl StdioConnection {
+    fn new(server: McpServer, permit: Permit, output: Arc<StdioOutput>) -> Arc<Self> {
         Arc::new(Self {
             server,
             permit,
             output,
             session: Mutex::default(),
-            conversation: Conversation::begin(),
-            running: Running::default(),
+            conversation: Conversation::start(),
+            running: RunningRequests::default(),
             runtime: Handle::current(),
         })
     }
 
-    /// Listens to changes from now on: from before anything is read, so that whoever asks to be told of one misses none.
-    fn changes(&self) -> Option<Listener> {
-        self.server.0.offer.changes.as_ref().map(Changes::listen)
+    /// Subscribes to changes. Called before anything is read, so that a subscribing client misses none.
+    fn subscribe_changes(&self) -> Option<ChangeReceiver> {
+        self.server
+            .0
+            .config
+            .changes
+            .as_ref()
+            .map(ChangeSender::subscribe)
     }
 
-    fn read(self: &Arc<Self>, mut input: impl BufRead) {
+    fn read_lines(self: &Arc<Self>, mut input: impl BufRead) {
         let _runtime = self.runtime.enter();
         let mut line = Vec::new();
         loop {
-            self.output.wait_for_room();
+            self.output.wait_for_space();
             match next_line(&mut input, &mut line) {
-                // What comes when we are to stop comes too late.
+                // Input that arrives after the shutdown began is ignored.
                 _ if self.server.0.shutdown.is_cancelled() => return,
-                Ok(Line::Whole) if line.trim_ascii().is_empty() => {}
-                Ok(Line::Whole) => self.take(&line),
-                Ok(Line::TooLong(id)) => {
-                    self.refuse(id.as_ref(), &Refusal::too_long());
+                Ok(ReadLine::Whole) if line.trim_ascii().is_empty() => {}
+                Ok(ReadLine::Whole) => self.handle_message(&line),
+                Ok(ReadLine::TooLong(id)) => {
+                    self.write_error(id.as_ref(), &ProtocolError::message_too_long());
                 }
-                Ok(Line::End) => return,
+                Ok(ReadLine::End) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "the input broke");
+                    tracing::warn!(%error, "reading the input failed");
                     return;
                 }
             }
-            // One large message is no reason to keep so much for ever.
+            // Releases the memory of a large message.
             line.clear();
             line.shrink_to(64 << 10);
         }
     }
 
-    fn take(self: &Arc<Self>, line: &[u8]) {
-        match Message::read(line) {
+    fn handle_message(self: &Arc<Self>, line: &[u8]) {
+        match Message::parse(line) {
             Err(malformed) => {
                 tracing::debug!(%malformed, "not a message");
-                self.refuse(malformed.id(), &Refusal::from(&malformed));
+                self.write_error(malformed.id(), &ProtocolError::from(&malformed));
             }
             Ok(Message::Request { id, method, params }) => {
                 tracing::debug!(%id, method = ?head(&method, 100), "request");
-                let request = Request {
+                let request = RpcRequest {
                     id,
                     method: &method,
                     params,
                 };
-                self.request(&request);
+                self.handle_request(&request);
             }
             Ok(Message::Notification { method, .. })
                 if self.server.is_strict() && !method.starts_with("notifications/") =>
             {
-                let refusal = Refusal::request("a request has an id").with_field("id");
-                self.refuse(None, &refusal);
+                let refusal =
+                    ProtocolError::invalid_request("a request must have an id").with_field("id");
+                self.write_error(None, &refusal);
             }
             Ok(Message::Response { id, .. }) if self.server.is_strict() => {
-                let why = "nothing was asked: a message has a method";
-                self.refuse(Some(&id), &Refusal::request(why));
+                let why = "no request waits for this response";
+                self.write_error(Some(&id), &ProtocolError::invalid_request(why));
             }
             Ok(Message::Notification { method, params }) => {
                 tracing::debug!(method = ?head(&method, 100), "notification");
-                self.notification(&method, params);
+                self.handle_notification(&method, params);
             }
             Ok(Message::Response { id, outcome }) => {
                 if let Some(session) = self.session.lock().clone() {
-                    session.take_answer(&id, outcome);
+                    session.deliver_answer(&id, outcome);
                 }
             }
         }
     }
 
-    fn request(self: &Arc<Self>, request: &Request<'_>) {
+    fn handle_request(self: &Arc<Self>, request: &RpcRequest<'_>) {
         let id = request.id.clone();
-        let number = match self.running.begin(&id) {
+        let number = match self.running.register(&id) {
             Ok(number) => number,
-            Err(refusal) => return self.refuse(Some(&id), &refusal),
+            Err(refusal) => return self.write_error(Some(&id), &refusal),
         };
-        let begun = std::panic::catch_unwind(AssertUnwindSafe(|| self.begin(request)));
-        let bug = |_| Err(self.server.refused(Some(&id), &Refusal::bug()).message);
+        let begun = std::panic::catch_unwind(AssertUnwindSafe(|| self.start_request(request)));
+        let bug = |_| {
+            Err(self
+                .server
+                .error_response(Some(&id), &ProtocolError::bug())
+                .message)
+        };
         let mut answering = match begun.unwrap_or_else(bug) {
             Ok(answering) => answering,
-            Err(message) => return self.answer(&id, number, message),
+            Err(message) => return self.write_response(&id, number, message),
         };
-        // Whoever is woken by this poll does not matter: what is not ready is polled again elsewhere.
+        // This poll needs no waker: a future that is not ready is polled again in the runtime.
         match answering
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()))
         {
-            Poll::Ready(answer) => self.answer(&id, number, answer.message),
+            Poll::Ready(answer) => self.write_response(&id, number, answer.message),
             Poll::Pending => {
                 let (connection, ended) = (self.clone(), id.clone());
                 let task = self.runtime.spawn(async move {
                     let answer = answering.await;
-                    let answered = || connection.output.insist(answer.message);
-                    connection.running.end(&ended, number, answered);
+                    let answered = || connection.output.send(answer.message);
+                    connection.running.finish(&ended, number, answered);
                 });
-                self.running.can_stop(&id, number, task.abort_handle());
+                self.running
+                    .set_abort_handle(&id, number, task.abort_handle());
             }
         }
     }
 
-    /// Refuses, from the thread that reads, what was never under way.
-    fn refuse(&self, id: Option<&Id>, refusal: &Refusal) {
+    /// Writes an error, from the reading thread, for a message that is not registered as a running request.
+    fn write_error(&self, id: Option<&RequestId>, refusal: &ProtocolError) {
         self.output
-            .write_through(self.server.refused(id, refusal).message);
+            .write_through(self.server.error_response(id, refusal).message);
     }
 
-    /// Answers from the thread that reads. Nothing is waited for while others wait to note an end: it is settled who
-    /// writes, then that the request has ended, and then it is written.
-    fn answer(&self, id: &Id, number: u64, message: Vec<u8>) {
-        if self.output.room.is_some() {
-            return self.running.end(id, number, || self.output.insist(message));
+    /// Writes a response from the reading thread. To block no other request's end while writing, it claims the output,
+    /// then ends the request, then writes.
+    fn write_response(&self, id: &RequestId, number: u64, message: Vec<u8>) {
+        if self.output.has_space.is_some() {
+            return self
+                .running
+                .finish(id, number, || self.output.send(message));
         }
         let ours = self.output.claim(message);
-        self.running.end(id, number, || {});
+        self.running.finish(id, number, || {});
         if let Some(message) = ours {
             self.output.write([message]);
         }
     }
 
-    /// Begins to answer, or answers at once.
-    fn begin(&self, request: &Request<'_>) -> Result<Answering, Vec<u8>> {
-        let refuse = |refusal: &Refusal| self.server.refused(Some(&request.id), refusal).message;
-        let meta = Meta::of(request.params).map_err(|refusal| refuse(&refusal))?;
+    /// Starts a request, or returns its encoded response as the error.
+    fn start_request(&self, request: &RpcRequest<'_>) -> Result<ResponseFuture, Vec<u8>> {
+        let refuse = |refusal: &ProtocolError| {
+            self.server
+                .error_response(Some(&request.id), refusal)
+                .message
+        };
+        let meta = RequestMeta::parse(request.params).map_err(|refusal| refuse(&refusal))?;
         let client = if meta.version.is_some() || request.method == "server/discover" {
-            let (version, capabilities, log_level) =
-                meta.declared().map_err(|refusal| refuse(&refusal))?;
-            Client {
+            let (version, capabilities, log_level) = meta
+                .modern_declaration()
+                .map_err(|refusal| refuse(&refusal))?;
+            ClientContext {
                 permit: self.permit.clone(),
                 version,
                 capabilities,
@@ -293,22 +319,26 @@ impl Connection {
             return Err(self.initialize(request));
         } else {
             let session = self.session.lock().clone();
-            let session = session.ok_or_else(|| refuse(&Refusal::uninitialized(request.method)))?;
+            let session =
+                session.ok_or_else(|| refuse(&ProtocolError::uninitialized(request.method)))?;
             let early = session.phase() == Phase::Initializing && request.method != "ping";
             if early && self.server.is_strict() {
-                return Err(refuse(&Refusal::not_ready(request.method)));
+                return Err(refuse(&ProtocolError::not_ready(request.method)));
             }
-            Client::of_session(self.permit.clone(), &session)
+            ClientContext::from_session(self.permit.clone(), &session)
         };
         let outlet = self.output.clone();
-        Ok(self.server.begin(client, request, &meta, outlet))
+        Ok(self.server.start_request(client, request, &meta, outlet))
     }
 
-    fn initialize(&self, request: &Request<'_>) -> Vec<u8> {
+    fn initialize(&self, request: &RpcRequest<'_>) -> Vec<u8> {
         let mut slot = self.session.lock();
         if let Some(session) = &*slot {
-            let refusal = Refusal::initialized(session.phase());
-            return self.server.refused(Some(&request.id), &refusal).message;
+            let refusal = ProtocolError::already_initialized(session.phase());
+            return self
+                .server
+                .error_response(Some(&request.id), &refusal)
+                .message;
         }
         match self
             .server
@@ -322,37 +352,40 @@ impl Connection {
         }
     }
 
-    fn notification(&self, method: &str, params: Option<&RawValue>) {
-        if let Some(id) = cancelled(method, params) {
+    fn handle_notification(&self, method: &str, params: Option<&RawValue>) {
+        if let Some(id) = parse_cancelled(method, params) {
             self.running.cancel(&id);
         } else if method == "notifications/initialized"
             && let Some(session) = &*self.session.lock()
         {
-            session.begin();
+            session.set_ready();
         }
     }
 }
 
-async fn tell_changes(connection: Arc<Connection>, changes: Option<Listener>) {
+async fn forward_changes(connection: Arc<StdioConnection>, changes: Option<ChangeReceiver>) {
     let Some(mut changes) = changes else { return };
     loop {
         let change = changes.next().await;
         let session = connection.session.lock().clone();
-        for message in session.iter().flat_map(|session| session.told(&change)) {
-            connection.output.say(message);
+        for message in session
+            .iter()
+            .flat_map(|session| session.messages_for(&change))
+        {
+            connection.output.send_lossy(message);
         }
     }
 }
 
-enum Line {
+enum ReadLine {
     Whole,
     /// With the id, if it is a request.
-    TooLong(Option<Id>),
+    TooLong(Option<RequestId>),
     End,
 }
 
-/// Adds part of a line to what came before, unless the line is too long: then only its id is looked for.
-fn add_part(line: &mut Vec<u8>, part: &[u8], too_long: &mut Option<IdScanner>) {
+/// Appends part of a line. A line that becomes too long is dropped and only scanned for its id.
+fn append_part(line: &mut Vec<u8>, part: &[u8], too_long: &mut Option<IdScanner>) {
     if too_long.is_none() && line.len() + part.len() > MAX_MESSAGE_BYTES {
         too_long.get_or_insert_default().push(line);
         line.clear();
@@ -363,8 +396,8 @@ fn add_part(line: &mut Vec<u8>, part: &[u8], too_long: &mut Option<IdScanner>) {
     }
 }
 
-/// Reads up to the next line break. What is too long is read past, and not kept.
-fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
+/// Reads up to the next line break. A line that is too long is skipped.
+fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<ReadLine> {
     let mut too_long: Option<IdScanner> = None;
     loop {
         let available = match input.fill_buf() {
@@ -373,78 +406,77 @@ fn next_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
             Err(error) => return Err(error),
         };
         if available.is_empty() {
-            // A last line need not end.
+            // The last line need not end with a line break.
             return Ok(match too_long {
-                Some(scanner) => Line::TooLong(scanner.into_id()),
-                None if line.is_empty() => Line::End,
-                None => Line::Whole,
+                Some(scanner) => ReadLine::TooLong(scanner.into_id()),
+                None if line.is_empty() => ReadLine::End,
+                None => ReadLine::Whole,
             });
         }
         let end = memchr::memchr(b'\n', available);
         let part = &available[..end.unwrap_or(available.len())];
         let taken = part.len() + usize::from(end.is_some());
-        add_part(line, part, &mut too_long);
+        append_part(line, part, &mut too_long);
         input.consume(taken);
         if end.is_some() {
             return Ok(match too_long {
-                Some(scanner) => Line::TooLong(scanner.into_id()),
-                None => Line::Whole,
+                Some(scanner) => ReadLine::TooLong(scanner.into_id()),
+                None => ReadLine::Whole,
             });
         }
     }
 }
 
-/// The way out.
-struct Output {
-    state: Mutex<Waiting>,
+struct StdioOutput {
+    state: Mutex<OutputQueue>,
     changed: Condvar,
     writer: Mutex<Box<dyn Write + Send>>,
-    broke: Notify,
-    /// Where it is written to, where that can be looked at.
-    end: Option<OwnedFd>,
-    /// Tells whether so many bytes can be written without waiting, where that can be told.
-    room: Option<Room>,
+    break_notify: Notify,
+    /// Descriptor of the output, to detect that its reader is gone.
+    output_fd: Option<OwnedFd>,
+    /// Returns true if so many bytes can be written without blocking. `None` if that cannot be determined.
+    has_space: Option<Backpressure>,
 }
 
-type Room = Box<dyn Fn(usize) -> bool + Send + Sync>;
+type Backpressure = Box<dyn Fn(usize) -> bool + Send + Sync>;
 
-/// The pipes of this process.
+/// Standard input and output of this process, as pipes.
 #[cfg(target_os = "linux")]
-mod own {
+mod process_pipes {
     use std::io;
     use std::sync::Arc;
     use std::time::Duration;
 
     use tokio::net::unix::pipe;
 
-    use super::{Connection, Room, add_part};
-    use crate::oversized::IdScanner;
-    use crate::refusal::Refusal;
+    use super::{Backpressure, StdioConnection, append_part};
+    use crate::id_scanner::IdScanner;
+    use crate::protocol_error::ProtocolError;
 
-    /// Read at once.
-    const PIECE_BYTES: usize = 64 << 10;
-    /// Where somebody does not read what we write, it is looked this often whether they do.
-    const CROWDED: Duration = Duration::from_millis(5);
-    /// What a pipe may waste of its room at most, which comes in pages.
+    /// Bytes that are read at once.
+    const READ_BYTES: usize = 64 << 10;
+    /// Interval at which a congested output is checked.
+    const CONGESTION_CHECK: Duration = Duration::from_millis(5);
+    /// Space that a pipe may waste at most: it allocates whole pages.
     const PAGE_BYTES: usize = 4 << 10;
-    /// Opened anew, since whether it is waited for is a property of how it was opened, and others may have it too.
-    const INPUT: &str = "/proc/self/fd/0";
+    /// Reopened, since non-blocking mode belongs to the open file description, which other processes may share.
+    const INPUT_PATH: &str = "/proc/self/fd/0";
 
-    /// Standard input, where it is a pipe and can be waited for together with everything else.
-    pub(super) struct Input(pipe::Receiver);
+    /// Standard input as a pipe that the runtime can poll.
+    pub(super) struct PipeInput(pipe::Receiver);
 
-    impl Input {
+    impl PipeInput {
         pub(super) fn new() -> io::Result<Self> {
-            pipe::OpenOptions::new().open_receiver(INPUT).map(Self)
+            pipe::OpenOptions::new().open_receiver(INPUT_PATH).map(Self)
         }
 
-        pub(super) async fn read(self, connection: Arc<Connection>) {
-            let mut piece = vec![0; PIECE_BYTES];
+        pub(super) async fn read_lines(self, connection: Arc<StdioConnection>) {
+            let mut piece = vec![0; READ_BYTES];
             let mut line = Vec::new();
             let mut too_long = None;
             loop {
-                while connection.output.is_crowded() {
-                    tokio::time::sleep(CROWDED).await;
+                while connection.output.is_congested() {
+                    tokio::time::sleep(CONGESTION_CHECK).await;
                 }
                 if self.0.readable().await.is_err() {
                     return;
@@ -454,42 +486,49 @@ mod own {
                     Ok(taken) => taken,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                     Err(error) => {
-                        tracing::warn!(%error, "the input broke");
+                        tracing::warn!(%error, "reading the input failed");
                         return;
                     }
                 };
-                // What comes when we are to stop comes too late.
+                // Input that arrives after the shutdown began is ignored.
                 if connection.server.0.shutdown.is_cancelled() {
                     return;
                 }
                 let mut rest = &piece[..taken];
                 while let Some(end) = memchr::memchr(b'\n', rest) {
-                    add_part(&mut line, &rest[..end], &mut too_long);
-                    ended(&connection, &mut line, &mut too_long);
+                    append_part(&mut line, &rest[..end], &mut too_long);
+                    finish_line(&connection, &mut line, &mut too_long);
                     rest = &rest[end + 1..];
                 }
-                add_part(&mut line, rest, &mut too_long);
+                append_part(&mut line, rest, &mut too_long);
             }
-            // A last line need not end.
-            ended(&connection, &mut line, &mut too_long);
+            // The last line need not end with a line break.
+            finish_line(&connection, &mut line, &mut too_long);
         }
     }
 
-    /// A line has ended.
-    fn ended(connection: &Arc<Connection>, line: &mut Vec<u8>, too_long: &mut Option<IdScanner>) {
+    /// Handles a complete line.
+    fn finish_line(
+        connection: &Arc<StdioConnection>,
+        line: &mut Vec<u8>,
+        too_long: &mut Option<IdScanner>,
+    ) {
         if let Some(scanner) = too_long.take() {
-            connection.refuse(scanner.into_id().as_ref(), &Refusal::too_long());
+            connection.write_error(
+                scanner.into_id().as_ref(),
+                &ProtocolError::message_too_long(),
+            );
         } else if !line.trim_ascii().is_empty() {
-            connection.take(line);
+            connection.handle_message(line);
         }
-        // One large message is no reason to keep so much for ever.
+        // Releases the memory of a large message.
         line.clear();
-        line.shrink_to(PIECE_BYTES);
+        line.shrink_to(READ_BYTES);
     }
 
-    /// How much can be written to standard output without waiting, where it is a pipe: all that it holds, while nothing is
-    /// in it.
-    pub(super) fn room() -> Option<Room> {
+    /// Returns a check of whether so many bytes can be written to standard output without blocking, if that is a pipe: an
+    /// empty pipe takes its whole size.
+    pub(super) fn stdout_backpressure() -> Option<Backpressure> {
         let output = rustix::io::dup(rustix::stdio::stdout()).ok()?;
         let size = rustix::pipe::fcntl_getpipe_size(&output).ok()?;
         Some(Box::new(move |bytes| {
@@ -500,62 +539,62 @@ mod own {
 }
 
 #[derive(Default)]
-struct Waiting {
+struct OutputQueue {
     queue: VecDeque<Vec<u8>>,
-    /// Somebody is writing.
-    writing: bool,
-    broken: bool,
-    /// How many wait for less to be waiting.
-    watchers: usize,
+    /// True while a thread writes.
+    is_writing: bool,
+    is_broken: bool,
+    /// Number of threads that wait for the queue to shrink.
+    waiting_threads: usize,
 }
 
-impl std::fmt::Debug for Output {
+impl std::fmt::Debug for StdioOutput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Output")
     }
 }
 
-impl Output {
-    fn new(writer: impl Write + AsFd + Send + 'static, room: Option<Room>) -> Arc<Self> {
+impl StdioOutput {
+    fn new(writer: impl Write + AsFd + Send + 'static, room: Option<Backpressure>) -> Arc<Self> {
         let output = Arc::new(Self {
-            end: writer.as_fd().try_clone_to_owned().ok(),
-            room,
+            output_fd: writer.as_fd().try_clone_to_owned().ok(),
+            has_space: room,
             state: Mutex::default(),
             changed: Condvar::new(),
             writer: Mutex::new(Box::new(writer)),
-            broke: Notify::new(),
+            break_notify: Notify::new(),
         });
         let queue = output.clone();
         std::thread::spawn(move || queue.write_queued());
         output
     }
 
-    /// Writes at once where nobody else does; may block where it cannot be told beforehand.
+    /// Writes at once if no other thread does. May block if [`StdioOutput::has_space`] is `None`.
     fn write_through(&self, message: Vec<u8>) {
-        if self.room.is_some() {
-            return self.insist(message);
+        if self.has_space.is_some() {
+            return self.send(message);
         }
         if let Some(message) = self.claim(message) {
             self.write([message]);
         }
     }
 
-    /// The message, if it is the caller's to write now; otherwise it is queued.
+    /// Returns the message if the caller has to write it now; otherwise queues it.
     fn claim(&self, message: Vec<u8>) -> Option<Vec<u8>> {
         let mut state = self.state.lock();
-        if state.broken {
+        if state.is_broken {
             return None;
         }
-        if state.writing || !state.queue.is_empty() {
+        if state.is_writing || !state.queue.is_empty() {
             state.queue.push_back(message);
             self.changed.notify_all();
             return None;
         }
-        state.writing = true;
+        state.is_writing = true;
         Some(message)
     }
 
-    /// The caller has said that it is writing.
+    /// Writes messages. The caller must have set `writing`.
     fn write(&self, messages: impl IntoIterator<Item = Vec<u8>>) {
         let mut writer = self.writer.lock();
         let mut written = Ok(());
@@ -569,15 +608,15 @@ impl Output {
         let written = written.and_then(|()| writer.flush());
         drop(writer);
         let mut state = self.state.lock();
-        state.writing = false;
+        state.is_writing = false;
         if let Err(error) = written {
-            tracing::debug!(%error, "the output broke");
-            state.broken = true;
+            tracing::debug!(%error, "writing the output failed");
+            state.is_broken = true;
             state.queue.clear();
-            self.broke.notify_one();
+            self.break_notify.notify_one();
         }
-        // A thread that is woken to find nothing costs more than the writing did.
-        if state.broken || !state.queue.is_empty() || state.watchers > 0 {
+        // Waking a thread without need costs more than the write.
+        if state.is_broken || !state.queue.is_empty() || state.waiting_threads > 0 {
             self.changed.notify_all();
         }
     }
@@ -586,80 +625,82 @@ impl Output {
         loop {
             let messages = {
                 let mut state = self.state.lock();
-                while state.writing || state.queue.is_empty() {
-                    if state.broken {
+                while state.is_writing || state.queue.is_empty() {
+                    if state.is_broken {
                         return;
                     }
                     self.changed.wait(&mut state);
                 }
-                state.writing = true;
+                state.is_writing = true;
                 std::mem::take(&mut state.queue)
             };
             self.write(messages);
         }
     }
 
-    /// Whether too much waits to be written for more to be asked for.
-    fn is_crowded(&self) -> bool {
+    /// Returns true if too many messages are queued for more input to be read.
+    fn is_congested(&self) -> bool {
         let state = self.state.lock();
-        state.queue.len() > MAX_WAITING && !state.broken
+        state.queue.len() > MAX_WAITING && !state.is_broken
     }
 
-    fn wait_for_room(&self) {
+    fn wait_for_space(&self) {
         let mut state = self.state.lock();
-        state.watchers += 1;
-        while state.queue.len() > MAX_WAITING && !state.broken {
+        state.waiting_threads += 1;
+        while state.queue.len() > MAX_WAITING && !state.is_broken {
             self.changed.wait(&mut state);
         }
-        state.watchers -= 1;
+        state.waiting_threads -= 1;
     }
 
     fn flush(&self, at_most: Duration) {
         let until = Instant::now() + at_most;
         let mut state = self.state.lock();
-        state.watchers += 1;
-        while (state.writing || !state.queue.is_empty())
+        state.waiting_threads += 1;
+        while (state.is_writing || !state.queue.is_empty())
             && !self.changed.wait_until(&mut state, until).timed_out()
         {}
-        state.watchers -= 1;
+        state.waiting_threads -= 1;
     }
 
-    /// Whether nobody is there any more to read what is written.
-    fn is_unread(&self) -> bool {
-        let Some(end) = &self.end else { return false };
+    /// Returns true if the reader of the output is gone.
+    fn is_reader_gone(&self) -> bool {
+        let Some(end) = &self.output_fd else {
+            return false;
+        };
         let mut watched = [PollFd::new(end, PollFlags::empty())];
         let looked = rustix::event::poll(&mut watched, Some(&Timespec::default()));
         let gone = PollFlags::ERR | PollFlags::HUP;
         looked.is_ok() && watched[0].revents().intersects(gone)
     }
 
-    /// Nothing more is written, and nobody waits to write.
+    /// Ends the output: nothing more is written, and waiting threads wake.
     fn close(&self) {
-        self.state.lock().broken = true;
+        self.state.lock().is_broken = true;
         self.changed.notify_all();
     }
 
-    async fn broken(&self) {
-        self.broke.notified().await;
+    async fn wait_until_broken(&self) {
+        self.break_notify.notified().await;
     }
 }
 
-impl Outlet for Output {
-    fn say(&self, message: Vec<u8>) {
+impl ResponseSink for StdioOutput {
+    fn send_lossy(&self, message: Vec<u8>) {
         if self.state.lock().queue.len() < MAX_WAITING_LOSSY {
-            self.insist(message);
+            self.send(message);
         }
     }
 
-    fn insist(&self, message: Vec<u8>) {
+    fn send(&self, message: Vec<u8>) {
         let mut state = self.state.lock();
-        if state.broken {
+        if state.is_broken {
             return;
         }
-        let at_once = !state.writing && state.queue.is_empty();
-        let room = |room: &Room| room(message.len() + 1);
-        if at_once && self.room.as_ref().is_some_and(room) {
-            state.writing = true;
+        let at_once = !state.is_writing && state.queue.is_empty();
+        let room = |room: &Backpressure| room(message.len() + 1);
+        if at_once && self.has_space.as_ref().is_some_and(room) {
+            state.is_writing = true;
             drop(state);
             return self.write([message]);
         }

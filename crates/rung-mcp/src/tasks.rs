@@ -1,7 +1,7 @@
-//! Calls that go on behind their answer.
+//! Tasks: calls that continue after their request is answered.
 //!
-//! A task is on disk before its id is given out, and again when it ends, so a result outlives the process that
-//! made it. A task whose process is gone is told as failed: what became of it, nobody knows.
+//! A task is on disk before a client gets its id, and again when it ends, so a result outlives the process that
+//! made it. A task whose process is gone is reported as failed, with an unknown outcome.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,53 +18,56 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, broadcast};
 use tokio::task::AbortHandle;
 
-use crate::client::Client;
-use crate::envelope::{ErrorBody, json};
-use crate::exchange::{End, Exchange, Run, method};
-use crate::refusal::{Refusal, Result};
+use crate::client::ClientContext;
+use crate::envelope::{ErrorBody, to_json};
+use crate::protocol_error::{ProtocolError, Result};
+use crate::request_context::{CallFuture, DriveOutcome, RequestContext, question_method};
 
 const PREFIX: &str = "task_";
-/// How long a task may take, and is remembered.
+/// Time limit of a task, and time for which its record is kept.
 const TTL_MS: u64 = 60 * 60 * 1_000;
-/// How often a client should ask.
+/// Poll interval for clients.
 const POLL_MS: u64 = 500;
-/// Tasks of one caller that may be under way at once.
+/// Tasks of one caller that may run at once.
 const MAX_RUNNING: usize = 64;
 
-/// Bytes of what a task says of itself.
+/// Maximum length of a status message.
 const MAX_MESSAGE_BYTES: usize = 300;
-/// Every so many tasks, those whose time is over are cleared away.
-const SWEEP: u64 = 100;
+/// Number of new tasks after which expired records are deleted.
+const SWEEP_EVERY: u64 = 100;
 
-/// Keeps tasks beyond the process.
+/// Stores tasks beyond the life of the process.
 pub trait TaskStore: Send + Sync {
-    /// Keeps a record. It is on disk when this returns.
+    /// Stores a record. It is on disk when this returns.
     fn put(&self, id: &str, record: &[u8], expires_ms: u64) -> Result<(), Fault>;
     /// Reads a record.
     fn get(&self, id: &str) -> Result<Option<Vec<u8>>, Fault>;
-    /// Shows every record to `visit`.
-    fn each(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Fault>;
-    /// Clears away the records whose time is over.
+    /// Calls `visit` with every record.
+    fn for_each(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Fault>;
+    /// Deletes expired records.
     fn sweep(&self) -> Result<(), Fault>;
-    /// What this process is known by, for as long as it lives.
-    fn process(&self) -> &str;
-    /// Whether the process of that name is still there.
+    /// Returns the name of this process, which identifies it while it lives.
+    fn process_name(&self) -> &str;
+    /// Returns true if the process of that name still runs.
     fn is_alive(&self, process: &str) -> bool;
 }
 
-/// Where nothing becomes a task.
-pub(crate) struct NoTasks;
+/// The store of a server without tasks.
+pub(crate) struct NullTaskStore;
 
-impl TaskStore for NoTasks {
+impl TaskStore for NullTaskStore {
     fn put(&self, _: &str, _: &[u8], _: u64) -> Result<(), Fault> {
-        Err(Fault::new(Code::Internal, "tasks are not kept here"))
+        Err(Fault::new(
+            Code::Internal,
+            "this server does not store tasks",
+        ))
     }
 
     fn get(&self, _: &str) -> Result<Option<Vec<u8>>, Fault> {
         Ok(None)
     }
 
-    fn each(&self, _: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
+    fn for_each(&self, _: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
         Ok(())
     }
 
@@ -72,7 +75,7 @@ impl TaskStore for NoTasks {
         Ok(())
     }
 
-    fn process(&self) -> &'static str {
+    fn process_name(&self) -> &'static str {
         ""
     }
 
@@ -81,10 +84,9 @@ impl TaskStore for NoTasks {
     }
 }
 
-/// How far a task has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Status {
+pub(crate) enum TaskStatus {
     Working,
     InputRequired,
     Completed,
@@ -92,57 +94,57 @@ pub(crate) enum Status {
     Cancelled,
 }
 
-impl Status {
+impl TaskStatus {
     fn is_over(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 }
 
-/// Everything there is to know of a task.
+/// A task as it is stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct TaskRecord {
     pub(crate) id: String,
     caller: String,
     grant: String,
     process: String,
     created_ms: u64,
     updated_ms: u64,
-    status: Status,
+    status: TaskStatus,
     message: Option<String>,
     result: Option<Box<RawValue>>,
     error: Option<Value>,
 }
 
-/// A task of this process.
-pub(crate) struct Task {
-    state: Mutex<State>,
-    answered: Notify,
-    told: broadcast::Sender<String>,
+/// A task that runs in this process.
+pub(crate) struct RunningTask {
+    state: Mutex<TaskState>,
+    answer_notify: Notify,
+    changes: broadcast::Sender<String>,
 }
 
-struct State {
-    record: Record,
-    /// What the task waits for, and what has been answered.
+struct TaskState {
+    record: TaskRecord,
+    /// Questions that the task waits for, and answers that it has not taken yet.
     open: Vec<(String, Question)>,
     answers: Answers,
-    /// Why there will be no answer.
-    refused: Option<Fault>,
-    /// Somebody is asking what it waits for, on the stream that waits for its result.
-    asking: bool,
+    /// Fault that the open questions fail with.
+    failure: Option<Fault>,
+    /// True while a request that waits for the result asks the open questions on its stream.
+    is_asking: bool,
     abort: Option<AbortHandle>,
-    /// How it ends is being written down; nothing changes it any more.
-    ending: bool,
+    /// True once the end is being stored: nothing changes the task any more.
+    is_ending: bool,
 }
 
-impl std::fmt::Debug for Task {
+impl std::fmt::Debug for RunningTask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Task({})", self.state.lock().record.id)
     }
 }
 
-impl Task {
-    /// Tells in words how far it has come.
-    pub(crate) fn say(&self, message: &str) {
+impl RunningTask {
+    /// Sets the status message, with control characters replaced by spaces.
+    pub(crate) fn set_message(&self, message: &str) {
         let plain: String = message
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
@@ -156,13 +158,13 @@ impl Task {
         let keys: Vec<String> = questions.iter().map(|(key, _)| key.clone()).collect();
         self.change(|state| {
             state.open.extend(questions);
-            state.record.status = Status::InputRequired;
+            state.record.status = TaskStatus::InputRequired;
         });
         loop {
-            let answered = self.answered.notified();
+            let answered = self.answer_notify.notified();
             {
                 let mut state = self.state.lock();
-                if let Some(fault) = state.refused.take() {
+                if let Some(fault) = state.failure.take() {
                     return Err(fault);
                 }
                 if keys.iter().all(|key| state.answers.contains_key(key)) {
@@ -174,7 +176,7 @@ impl Task {
         }
     }
 
-    /// Takes answers. Those to nothing are passed over.
+    /// Delivers answers. Those without an open question are ignored.
     fn answer(&self, answers: Answers) {
         self.change(|state| {
             for (key, answer) in answers {
@@ -184,74 +186,74 @@ impl Task {
                     state.answers.insert(key, answer);
                 }
             }
-            if state.open.is_empty() && state.record.status == Status::InputRequired {
-                state.record.status = Status::Working;
+            if state.open.is_empty() && state.record.status == TaskStatus::InputRequired {
+                state.record.status = TaskStatus::Working;
             }
         });
-        self.answered.notify_waiters();
+        self.answer_notify.notify_waiters();
     }
 
-    /// Nothing of what it waits for will be answered.
+    /// Fails the open questions with `fault`.
     fn refuse(&self, fault: Fault) {
         self.change(|state| {
             state.open.clear();
-            state.refused = Some(fault);
-            state.record.status = Status::Working;
+            state.failure = Some(fault);
+            state.record.status = TaskStatus::Working;
         });
-        self.answered.notify_waiters();
+        self.answer_notify.notify_waiters();
     }
 
-    /// Changes what is not over yet.
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    /// Changes a task that has not ended, and reports the change.
+    fn change(&self, change: impl FnOnce(&mut TaskState)) {
         let id = {
             let mut state = self.state.lock();
-            if state.ending {
+            if state.is_ending {
                 return;
             }
             change(&mut state);
             state.record.updated_ms = now_ms();
             state.record.id.clone()
         };
-        let _nobody_listens = self.told.send(id);
+        let _nobody_listens = self.changes.send(id);
     }
 
-    /// How it ended, if it ends here: the first end is the one that counts. It is told once it is written down.
-    fn ending(&self, end: impl FnOnce(&mut Record)) -> Option<Record> {
+    /// Returns the final record, or `None` if the task has another end already. The end is reported once it is stored.
+    fn claim_end(&self, end: impl FnOnce(&mut TaskRecord)) -> Option<TaskRecord> {
         let mut state = self.state.lock();
-        if state.ending {
+        if state.is_ending {
             return None;
         }
-        state.ending = true;
+        state.is_ending = true;
         let mut record = state.record.clone();
         record.updated_ms = now_ms();
         end(&mut record);
         Some(record)
     }
 
-    fn ended(&self, record: Record) {
+    fn publish_end(&self, record: TaskRecord) {
         let id = record.id.clone();
         {
             let mut state = self.state.lock();
             state.record = record;
             state.open.clear();
         }
-        let _nobody_listens = self.told.send(id);
+        let _nobody_listens = self.changes.send(id);
     }
 }
 
-/// The result of a run, as a task's end.
-fn write_end(record: &mut Record, outcome: Result<Vec<u8>>) {
+/// Writes the outcome of a call into its task's record.
+fn record_outcome(record: &mut TaskRecord, outcome: Result<Vec<u8>>) {
     let text = outcome.map(|bytes| String::from_utf8(bytes).unwrap_or_default());
     let result = text.and_then(|text| {
-        RawValue::from_string(text).map_err(|error| Refusal::internal(error.to_string()))
+        RawValue::from_string(text).map_err(|error| ProtocolError::internal(error.to_string()))
     });
     match result {
         Ok(result) => {
-            record.status = Status::Completed;
+            record.status = TaskStatus::Completed;
             record.result = Some(result);
         }
         Err(refusal) => {
-            record.status = Status::Failed;
+            record.status = TaskStatus::Failed;
             let message = rung_ladder::head(&refusal.body.message, MAX_MESSAGE_BYTES);
             record.message = Some(message.to_owned());
             record.error = serde_json::to_value(&refusal.body).ok();
@@ -259,104 +261,104 @@ fn write_end(record: &mut Record, outcome: Result<Vec<u8>>) {
     }
 }
 
-/// The tasks there are.
-pub(crate) struct Tasks {
-    running: Mutex<HashMap<String, Arc<Task>>>,
+/// The tasks that run in this process, and those in the store.
+pub(crate) struct TaskTable {
+    running: Mutex<HashMap<String, Arc<RunningTask>>>,
     store: Arc<dyn TaskStore>,
-    told: broadcast::Sender<String>,
-    made: AtomicU64,
+    changes: broadcast::Sender<String>,
+    created: AtomicU64,
 }
 
-impl Tasks {
+impl TaskTable {
     pub(crate) fn new(store: Arc<dyn TaskStore>) -> Self {
         Self {
             running: Mutex::default(),
             store,
-            told: broadcast::Sender::new(256),
-            made: AtomicU64::new(0),
+            changes: broadcast::Sender::new(256),
+            created: AtomicU64::new(0),
         }
     }
 
-    /// Ids of tasks whose state changed, from now on.
+    /// Subscribes to the ids of tasks whose state changes.
     pub(crate) fn listen(&self) -> broadcast::Receiver<String> {
-        self.told.subscribe()
+        self.changes.subscribe()
     }
 
-    /// How many were made.
-    pub(crate) fn made(&self) -> u64 {
-        self.made.load(Ordering::Relaxed)
+    pub(crate) fn created_count(&self) -> u64 {
+        self.created.load(Ordering::Relaxed)
     }
 
-    /// Makes a task of a run. When this returns, the task is on disk and under way.
+    /// Turns a call into a task. When this returns, the task is on disk and running.
     pub(crate) async fn adopt(
         self: &Arc<Self>,
-        client: &Arc<Client>,
-        exchange: &Arc<Exchange>,
-        run: Run,
-    ) -> Result<Record> {
+        client: &Arc<ClientContext>,
+        exchange: &Arc<RequestContext>,
+        run: CallFuture,
+    ) -> Result<TaskRecord> {
         let (tasks, client, exchange) = (self.clone(), client.clone(), exchange.clone());
-        // Once begun it is done, whether or not anybody waits for it.
-        let adopted = tokio::spawn(async move { tasks.take_over(&client, &exchange, run).await });
-        adopted.await.unwrap_or_else(|_| Err(Refusal::bug()))
+        // Spawned so that it completes even if the caller is dropped.
+        let adopted =
+            tokio::spawn(async move { tasks.adopt_running(&client, &exchange, run).await });
+        adopted.await.unwrap_or_else(|_| Err(ProtocolError::bug()))
     }
 
-    async fn take_over(
+    async fn adopt_running(
         self: &Arc<Self>,
-        client: &Client,
-        exchange: &Arc<Exchange>,
-        run: Run,
-    ) -> Result<Record> {
-        let [caller, grant] = client.bound();
+        client: &ClientContext,
+        exchange: &Arc<RequestContext>,
+        run: CallFuture,
+    ) -> Result<TaskRecord> {
+        let [caller, grant] = client.binding();
         let now_ms = now_ms();
-        let record = Record {
-            id: new_id()?,
+        let record = TaskRecord {
+            id: new_task_id()?,
             caller: caller.to_owned(),
             grant: grant.to_owned(),
-            process: self.store.process().to_owned(),
+            process: self.store.process_name().to_owned(),
             created_ms: now_ms,
             updated_ms: now_ms,
-            status: Status::Working,
+            status: TaskStatus::Working,
             message: None,
             result: None,
             error: None,
         };
         let id = record.id.clone();
-        let task = Arc::new(Task {
-            state: Mutex::new(State {
+        let task = Arc::new(RunningTask {
+            state: Mutex::new(TaskState {
                 record: record.clone(),
                 open: Vec::new(),
                 answers: Answers::new(),
-                refused: None,
-                asking: false,
+                failure: None,
+                is_asking: false,
                 abort: None,
-                ending: false,
+                is_ending: false,
             }),
-            answered: Notify::new(),
-            told: self.told.clone(),
+            answer_notify: Notify::new(),
+            changes: self.changes.clone(),
         });
         {
             let mut running = self.running.lock();
             let mine = running
                 .values()
-                .filter(|task| is_of(&task.state.lock().record, client));
+                .filter(|task| is_owned_by(&task.state.lock().record, client));
             if mine.count() >= MAX_RUNNING {
-                let why = format!("{MAX_RUNNING} tasks are under way: wait for one, or cancel one");
-                return Err(Refusal::busy(why));
+                let why = format!("{MAX_RUNNING} tasks are active: wait for one, or cancel one");
+                return Err(ProtocolError::busy(why));
             }
             running.insert(id.clone(), task.clone());
         }
-        if let Err(refusal) = self.keep(record.clone()).await {
+        if let Err(refusal) = self.store_record(record.clone()).await {
             self.running.lock().remove(&id);
             return Err(refusal);
         }
         if self
-            .made
+            .created
             .fetch_add(1, Ordering::Relaxed)
-            .is_multiple_of(SWEEP)
+            .is_multiple_of(SWEEP_EVERY)
         {
             let store = self.store.clone();
-            if let Err(refusal) = blocking(move || store.sweep()).await {
-                tracing::warn!(why = %refusal.body.message, "old tasks could not be cleared away");
+            if let Err(refusal) = run_blocking(move || store.sweep()).await {
+                tracing::warn!(why = %refusal.body.message, "cannot delete old tasks");
             }
         }
         exchange.set_task(task.clone());
@@ -364,41 +366,47 @@ impl Tasks {
         let running = tokio::spawn(async move {
             let end = tokio::time::timeout(Duration::from_millis(TTL_MS), driving.drive(run)).await;
             let outcome = match end {
-                Ok(End::Done(out)) => out,
-                Ok(End::Asks(_) | End::Detaches(_) | End::Holds(_)) => Err(Refusal::bug()),
-                Err(_) => Err(Refusal::internal("the task took too long, and was stopped")),
+                Ok(DriveOutcome::Completed(out)) => out,
+                Ok(
+                    DriveOutcome::InputRequired(_)
+                    | DriveOutcome::Detached(_)
+                    | DriveOutcome::Suspended(_),
+                ) => Err(ProtocolError::bug()),
+                Err(_) => Err(ProtocolError::internal(
+                    "the task took too long and was stopped",
+                )),
             };
-            let ending = driven.ending(|record| write_end(record, outcome));
+            let ending = driven.claim_end(|record| record_outcome(record, outcome));
             tasks.end(&driven, ending).await;
         });
         task.state.lock().abort = Some(running.abort_handle());
         Ok(record)
     }
 
-    /// The task's state, as the client's version shows it.
-    pub(crate) async fn get(&self, client: &Client, id: &str) -> Result<Vec<u8>> {
-        let (record, open) = match self.mine(client, id) {
+    /// Returns the task's state in the format of the client's version.
+    pub(crate) async fn get(&self, client: &ClientContext, id: &str) -> Result<Vec<u8>> {
+        let (record, open) = match self.running_task(client, id) {
             Some(task) => {
                 let state = task.state.lock();
                 (state.record.clone(), state.open.clone())
             }
-            None => (self.kept(client, id).await?, Vec::new()),
+            None => (self.stored_record(client, id).await?, Vec::new()),
         };
         Ok(if client.is_modern() {
-            record.detailed(&open)
+            record.to_detailed(&open)
         } else {
-            json(&record.legacy()).into_bytes()
+            to_json(&record.to_legacy()).into_bytes()
         })
     }
 
-    /// Waits until there is something to do for whoever follows a task.
-    pub(crate) async fn follow(&self, client: &Client, id: &str) -> Result<Next> {
+    /// Waits until a task has open questions or has ended.
+    pub(crate) async fn follow(&self, client: &ClientContext, id: &str) -> Result<TaskStep> {
         loop {
             let mut told = self.listen();
-            let Some(task) = self.mine(client, id) else {
-                let record = self.kept(client, id).await?;
+            let Some(task) = self.running_task(client, id) else {
+                let record = self.stored_record(client, id).await?;
                 if record.status.is_over() {
-                    return Ok(Next::Over(Box::new(record)));
+                    return Ok(TaskStep::Ended(Box::new(record)));
                 }
                 // Another process runs it.
                 tokio::time::sleep(Duration::from_millis(POLL_MS)).await;
@@ -407,27 +415,27 @@ impl Tasks {
             {
                 let mut state = task.state.lock();
                 if state.record.status.is_over() {
-                    return Ok(Next::Over(Box::new(state.record.clone())));
+                    return Ok(TaskStep::Ended(Box::new(state.record.clone())));
                 }
-                if !state.open.is_empty() && !state.asking {
-                    state.asking = true;
+                if !state.open.is_empty() && !state.is_asking {
+                    state.is_asking = true;
                     let questions = state.open.clone();
                     drop(state);
-                    return Ok(Next::Ask(Asking { task, questions }));
+                    return Ok(TaskStep::Ask(TaskQuestions { task, questions }));
                 }
             }
             while told.recv().await.is_ok_and(|changed| changed != id) {}
         }
     }
 
-    /// The caller's tasks, the oldest first.
-    pub(crate) async fn list(&self, client: &Client) -> Result<Vec<Record>> {
+    /// Returns the caller's tasks, the oldest first.
+    pub(crate) async fn list(&self, client: &ClientContext) -> Result<Vec<TaskRecord>> {
         let store = self.store.clone();
-        let [caller, grant] = client.bound().map(str::to_owned);
-        let mut mine = blocking(move || {
+        let [caller, grant] = client.binding().map(str::to_owned);
+        let mut mine = run_blocking(move || {
             let mut mine = Vec::new();
-            store.each(&mut |bytes| {
-                if let Ok(record) = serde_json::from_slice::<Record>(bytes)
+            store.for_each(&mut |bytes| {
+                if let Ok(record) = serde_json::from_slice::<TaskRecord>(bytes)
                     && record.caller == caller
                     && record.grant == grant
                 {
@@ -438,54 +446,59 @@ impl Tasks {
         })
         .await?;
         for record in &mut mine {
-            // What is under way here is known better than what was written when it began.
+            // For a task that runs here, the state in memory is newer than the stored record.
             match self.running.lock().get(&record.id) {
                 Some(task) => *record = task.state.lock().record.clone(),
-                None => self.look_after(record),
+                None => self.mark_lost(record),
             }
         }
         mine.sort_by(|one, other| (one.created_ms, &one.id).cmp(&(other.created_ms, &other.id)));
         Ok(mine)
     }
 
-    /// Hands answers to a task.
-    pub(crate) async fn update(&self, client: &Client, id: &str, answers: Answers) -> Result<()> {
-        match self.mine(client, id) {
+    /// Delivers answers to a task.
+    pub(crate) async fn update(
+        &self,
+        client: &ClientContext,
+        id: &str,
+        answers: Answers,
+    ) -> Result<()> {
+        match self.running_task(client, id) {
             Some(task) => task.answer(answers),
-            // One that is over takes no answers, and is told so by its state.
-            None => drop(self.kept(client, id).await?),
+            // A task that is over takes no answers; its state shows that.
+            None => drop(self.stored_record(client, id).await?),
         }
         Ok(())
     }
 
-    /// Stops a task. One that is over stays as it is. Whether it was stopped.
-    pub(crate) async fn cancel(self: &Arc<Self>, client: &Client, id: &str) -> Result<bool> {
-        let Some(task) = self.mine(client, id) else {
-            return self.kept(client, id).await.map(|_| false);
+    /// Stops a task. Returns false if the task was over already; its end then stays as it is.
+    pub(crate) async fn cancel(self: &Arc<Self>, client: &ClientContext, id: &str) -> Result<bool> {
+        let Some(task) = self.running_task(client, id) else {
+            return self.stored_record(client, id).await.map(|_| false);
         };
-        let ending = task.ending(|record| record.status = Status::Cancelled);
+        let ending = task.claim_end(|record| record.status = TaskStatus::Cancelled);
         let stopped = ending.is_some();
         if stopped && let Some(abort) = task.state.lock().abort.take() {
             abort.abort();
         }
         let tasks = self.clone();
-        // Once begun it is done, whether or not anybody waits for it.
+        // Spawned so that it completes even if the caller is dropped.
         let ended = tokio::spawn(async move { tasks.end(&task, ending).await });
-        ended.await.map_err(|_| Refusal::bug())?;
+        ended.await.map_err(|_| ProtocolError::bug())?;
         Ok(stopped)
     }
 
-    /// Writes an end down, and tells it then. The task leaves the memory once it is on disk.
-    async fn end(self: &Arc<Self>, task: &Arc<Task>, ending: Option<Record>) {
+    /// Stores an end, then reports it. The task leaves the memory once its end is on disk.
+    async fn end(self: &Arc<Self>, task: &Arc<RunningTask>, ending: Option<TaskRecord>) {
         let Some(record) = ending else {
             return;
         };
         let id = record.id.clone();
-        let kept = self.keep(record.clone()).await;
-        task.ended(record);
+        let kept = self.store_record(record.clone()).await;
+        task.publish_end(record);
         if let Err(refusal) = kept {
-            tracing::error!(task = %id, why = %refusal.body.message, "the end of a task could not be kept");
-            // On disk it still runs. From here it is told how it ended, for as long as was promised.
+            tracing::error!(task = %id, why = %refusal.body.message, "cannot store the end of a task");
+            // The stored record still says that it runs, so the end stays in memory for the promised time.
             let tasks = self.clone();
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(TTL_MS)).await;
@@ -496,102 +509,102 @@ impl Tasks {
         self.running.lock().remove(&id);
     }
 
-    /// A task of this caller's that is under way here.
-    fn mine(&self, client: &Client, id: &str) -> Option<Arc<Task>> {
+    /// Returns a task of this caller that runs in this process.
+    fn running_task(&self, client: &ClientContext, id: &str) -> Option<Arc<RunningTask>> {
         let task = self.running.lock().get(id).cloned()?;
-        let mine = is_of(&task.state.lock().record, client);
+        let mine = is_owned_by(&task.state.lock().record, client);
         mine.then_some(task)
     }
 
-    /// A task of this caller's that is on disk. Somebody else's is told as one that never was.
-    async fn kept(&self, client: &Client, id: &str) -> Result<Record> {
+    /// Returns a stored task of this caller. Another caller's task is reported as absent.
+    async fn stored_record(&self, client: &ClientContext, id: &str) -> Result<TaskRecord> {
         let absent = || {
-            Refusal::params("no task has this id")
+            ProtocolError::invalid_params("no task has this id")
                 .with_data(json!({"taskId": rung_ladder::head(id, 100)}))
         };
-        if !is_id(id) {
+        if !is_task_id(id) {
             return Err(absent());
         }
         let (store, key) = (self.store.clone(), id.to_owned());
-        let found = blocking(move || store.get(&key)).await?;
-        let record = found.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
+        let found = run_blocking(move || store.get(&key)).await?;
+        let record = found.and_then(|bytes| serde_json::from_slice::<TaskRecord>(&bytes).ok());
         let mut record = record
-            .filter(|record| is_of(record, client))
+            .filter(|record| is_owned_by(record, client))
             .ok_or_else(absent)?;
-        self.look_after(&mut record);
+        self.mark_lost(&mut record);
         Ok(record)
     }
 
-    /// A task whose process is gone has failed, whatever was written of it.
-    fn look_after(&self, record: &mut Record) {
+    /// Marks an unfinished task as failed if its process is gone.
+    fn mark_lost(&self, record: &mut TaskRecord) {
         if !record.status.is_over() && !self.store.is_alive(&record.process) {
             let lost = ErrorBody::new(
                 crate::envelope::code::INTERNAL,
-                "the server stopped while the task ran: what became of it is not known",
+                "the server stopped while the task ran: its outcome is unknown",
             );
-            record.status = Status::Failed;
+            record.status = TaskStatus::Failed;
             record.error = serde_json::to_value(lost).ok().map(|mut error| {
-                error["data"] = json!({"code": "outcome_unknown", "hint": "look whether it was done before doing it again"});
+                error["data"] = json!({"code": "outcome_unknown", "hint": "check whether the task took effect before you repeat it"});
                 error
             });
         }
     }
 
-    async fn keep(&self, record: Record) -> Result<()> {
+    async fn store_record(&self, record: TaskRecord) -> Result<()> {
         let store = self.store.clone();
-        blocking(move || {
-            // Counted from its last word, so that an end can be fetched for as long as promised.
+        run_blocking(move || {
+            // Counted from the last update, so that an end is available for the whole promised time.
             let expires_ms = record.updated_ms + TTL_MS;
-            store.put(&record.id, json(&record).as_bytes(), expires_ms)
+            store.put(&record.id, to_json(&record).as_bytes(), expires_ms)
         })
         .await
     }
 }
 
-/// The store waits for the disk.
-async fn blocking<T: Send + 'static>(
+/// Runs `f` on a blocking thread, because the store waits for the disk.
+async fn run_blocking<T: Send + 'static>(
     f: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T> {
     let done = tokio::task::spawn_blocking(f).await;
-    Ok(done.map_err(|error| Refusal::internal(error.to_string()))??)
+    Ok(done.map_err(|error| ProtocolError::internal(error.to_string()))??)
 }
 
-fn is_of(record: &Record, client: &Client) -> bool {
-    [record.caller.as_str(), &record.grant] == client.bound()
+fn is_owned_by(record: &TaskRecord, client: &ClientContext) -> bool {
+    [record.caller.as_str(), &record.grant] == client.binding()
 }
 
-/// Whether it could be an id of ours.
-fn is_id(id: &str) -> bool {
+/// Returns true if `id` has the form of a task id.
+fn is_task_id(id: &str) -> bool {
     let bits = id.strip_prefix(PREFIX);
     bits.is_some_and(|bits| bits.len() == 26 && bits.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
 
-/// 128 random bits: nobody guesses another's.
-fn new_id() -> Result<String> {
+/// Returns an id of 128 random bits, which cannot be guessed.
+fn new_task_id() -> Result<String> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits)
-        .map_err(|_| Refusal::internal("the system has no randomness to give"))?;
+        .map_err(|_| ProtocolError::internal("the system returned no random bytes"))?;
     Ok(format!(
         "{PREFIX}{}",
         BASE32_NOPAD.encode(&bits).to_lowercase()
     ))
 }
 
-/// What whoever follows a task is to do next.
-pub(crate) enum Next {
-    /// Ask what it waits for.
-    Ask(Asking),
-    /// Nothing: it is over.
-    Over(Box<Record>),
+/// What a request that waits for a task has to do next.
+pub(crate) enum TaskStep {
+    /// Ask the client the open questions.
+    Ask(TaskQuestions),
+    /// The task is over.
+    Ended(Box<TaskRecord>),
 }
 
-/// Questions of a task, while one follower asks them. Dropped unanswered, another follower may.
-pub(crate) struct Asking {
-    task: Arc<Task>,
+/// Open questions of a task, while one request asks them. If dropped unanswered, another request may ask them.
+pub(crate) struct TaskQuestions {
+    task: Arc<RunningTask>,
     pub(crate) questions: Vec<(String, Question)>,
 }
 
-impl Asking {
+impl TaskQuestions {
     pub(crate) fn answer(self, answers: Result<Answers, Fault>) {
         match answers {
             Ok(answers) => self.task.answer(answers),
@@ -600,18 +613,18 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for TaskQuestions {
     fn drop(&mut self) {
-        self.task.change(|state| state.asking = false);
+        self.task.change(|state| state.is_asking = false);
     }
 }
 
-/// A task as 2025-11-25 shows it.
+/// A task in the format of 2025-11-25.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Legacy<'a> {
+pub(crate) struct LegacyTask<'a> {
     task_id: &'a str,
-    status: Status,
+    status: TaskStatus,
     created_at: String,
     last_updated_at: String,
     ttl: u64,
@@ -620,8 +633,8 @@ pub(crate) struct Legacy<'a> {
     status_message: Option<&'a str>,
 }
 
-impl Record {
-    pub(crate) fn legacy(&self) -> Legacy<'_> {
+impl TaskRecord {
+    pub(crate) fn to_legacy(&self) -> LegacyTask<'_> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Outcome {
@@ -631,42 +644,46 @@ impl Record {
         let outcome = self.result.as_ref();
         let outcome = outcome.and_then(|raw| serde_json::from_str::<Outcome>(raw.get()).ok());
         let failed = outcome.is_some_and(|outcome| outcome.is_error);
-        Legacy {
+        LegacyTask {
             task_id: &self.id,
-            // A tool that failed is a task that failed, to this version.
-            status: if failed { Status::Failed } else { self.status },
-            created_at: iso(self.created_ms),
-            last_updated_at: iso(self.updated_ms),
+            // In this version, a task whose tool failed has failed.
+            status: if failed {
+                TaskStatus::Failed
+            } else {
+                self.status
+            },
+            created_at: format_timestamp(self.created_ms),
+            last_updated_at: format_timestamp(self.updated_ms),
             ttl: TTL_MS,
             poll_interval: POLL_MS,
             status_message: self.message.as_deref(),
         }
     }
 
-    /// How it ended: with a result, with the error of a request, or with neither.
-    pub(crate) fn outcome(self) -> Result<Option<Box<RawValue>>, Value> {
+    /// Returns the result, if there is one, or the JSON-RPC error.
+    pub(crate) fn into_outcome(self) -> Result<Option<Box<RawValue>>, Value> {
         match self.error {
             Some(error) => Err(error),
             None => Ok(self.result),
         }
     }
 
-    /// What names it, as 2026-07-28 does.
-    pub(crate) fn named(&self) -> Vec<u8> {
-        self.shown(&[], false)
+    /// Encodes the task without its questions and outcome, in the format of 2026-07-28.
+    pub(crate) fn to_summary(&self) -> Vec<u8> {
+        self.to_modern(&[], false)
     }
 
-    /// All of it, with how it ended or what it waits for, as 2026-07-28 shows it.
-    fn detailed(&self, open: &[(String, Question)]) -> Vec<u8> {
-        self.shown(open, true)
+    /// Encodes the task with its open questions or outcome, in the format of 2026-07-28.
+    fn to_detailed(&self, open: &[(String, Question)]) -> Vec<u8> {
+        self.to_modern(open, true)
     }
 
-    fn shown(&self, open: &[(String, Question)], detailed: bool) -> Vec<u8> {
+    fn to_modern(&self, open: &[(String, Question)], detailed: bool) -> Vec<u8> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
-        struct Shown<'a> {
+        struct ModernTask<'a> {
             task_id: &'a str,
-            status: Status,
+            status: TaskStatus,
             created_at: String,
             last_updated_at: String,
             ttl_ms: u64,
@@ -680,16 +697,16 @@ impl Record {
             #[serde(skip_serializing_if = "Option::is_none")]
             error: Option<&'a Value>,
         }
-        let asks = detailed && self.status == Status::InputRequired;
-        json(&Shown {
+        let asks = detailed && self.status == TaskStatus::InputRequired;
+        to_json(&ModernTask {
             task_id: &self.id,
             status: self.status,
-            created_at: iso(self.created_ms),
-            last_updated_at: iso(self.updated_ms),
+            created_at: format_timestamp(self.created_ms),
+            last_updated_at: format_timestamp(self.updated_ms),
             ttl_ms: TTL_MS,
             poll_interval_ms: POLL_MS,
             status_message: self.message.as_deref(),
-            input_requests: asks.then(|| questions(open)),
+            input_requests: asks.then(|| input_requests(open)),
             result: self.result.as_deref().filter(|_| detailed),
             error: self.error.as_ref().filter(|_| detailed),
         })
@@ -697,10 +714,10 @@ impl Record {
     }
 }
 
-/// Questions as a client is asked them in a result.
-pub(crate) fn questions(open: &[(String, Question)]) -> Value {
+/// Returns the `inputRequests` member for open questions.
+pub(crate) fn input_requests(open: &[(String, Question)]) -> Value {
     let one = |(key, question): &(String, Question)| {
-        let asked = json!({"method": method(question.ask), "params": question.params});
+        let asked = json!({"method": question_method(question.ask), "params": question.params});
         (key.clone(), asked)
     };
     Value::Object(open.iter().map(one).collect::<Map<_, _>>())
@@ -710,7 +727,7 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default()
 }
 
-fn iso(ms: u64) -> String {
+fn format_timestamp(ms: u64) -> String {
     let ms = i64::try_from(ms).unwrap_or(i64::MAX);
     jiff::Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |time| time.to_string())
 }
@@ -724,25 +741,25 @@ mod tests {
 
     use super::*;
     use crate::client::Capabilities;
-    use crate::exchange::{Opening, Outlet};
-    use crate::version::Version;
+    use crate::request_context::{RequestOpening, ResponseSink};
+    use crate::version::ProtocolVersion;
 
     #[derive(Debug)]
-    struct Unheard;
+    struct IgnoringSink;
 
-    impl Outlet for Unheard {
-        fn say(&self, _: Vec<u8>) {}
-        fn insist(&self, _: Vec<u8>) {}
+    impl ResponseSink for IgnoringSink {
+        fn send_lossy(&self, _: Vec<u8>) {}
+        fn send(&self, _: Vec<u8>) {}
     }
 
-    /// A disk that can run full.
+    /// A store whose disk can be full.
     #[derive(Default)]
-    struct Disk {
+    struct FullableTaskStore {
         full: AtomicBool,
         records: Mutex<HashMap<String, Vec<u8>>>,
     }
 
-    impl TaskStore for Disk {
+    impl TaskStore for FullableTaskStore {
         fn put(&self, id: &str, record: &[u8], _: u64) -> Result<(), Fault> {
             if self.full.load(Ordering::Relaxed) {
                 return Err(Fault::new(Code::StoreFull, "the disk is full"));
@@ -755,7 +772,7 @@ mod tests {
             Ok(self.records.lock().get(id).cloned())
         }
 
-        fn each(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
+        fn for_each(&self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Fault> {
             self.records
                 .lock()
                 .values()
@@ -767,7 +784,7 @@ mod tests {
             Ok(())
         }
 
-        fn process(&self) -> &'static str {
+        fn process_name(&self) -> &'static str {
             "this one"
         }
 
@@ -776,10 +793,10 @@ mod tests {
         }
     }
 
-    fn client() -> Arc<Client> {
-        Arc::new(Client {
+    fn client() -> Arc<ClientContext> {
+        Arc::new(ClientContext {
             permit: Permit::local_user(Access::Read),
-            version: Version::V2026_07_28,
+            version: ProtocolVersion::V2026_07_28,
             capabilities: Capabilities::default(),
             log_level: None,
             session: None,
@@ -790,30 +807,30 @@ mod tests {
 
     #[tokio::test]
     async fn a_disk_that_is_full_when_a_task_begins_makes_none() {
-        let disk = Arc::new(Disk::default());
+        let disk = Arc::new(FullableTaskStore::default());
         disk.full.store(true, Ordering::Relaxed);
-        let (tasks, client) = (Arc::new(Tasks::new(disk)), client());
-        let opening = Opening {
+        let (tasks, client) = (Arc::new(TaskTable::new(disk)), client());
+        let opening = RequestOpening {
             progress_token: None,
-            given: Answers::new(),
+            carried_answers: Answers::new(),
         };
-        let exchange = Exchange::new(client.clone(), Arc::new(Unheard), opening);
+        let exchange = RequestContext::new(client.clone(), Arc::new(IgnoringSink), opening);
         let run = Box::pin(async { panic!("what is not on disk must not run") });
         let refused = tasks.adopt(&client, &exchange, run).await.unwrap_err();
         assert_eq!(refused.body.data.unwrap()["code"], "store_full");
         assert!(tasks.list(&client).await.unwrap().is_empty());
     }
 
-    /// Its end was once lost: on disk it ran for ever.
+    /// Regression: the end was lost, and the stored task ran forever.
     #[tokio::test]
     async fn a_disk_that_is_full_when_a_task_ends_does_not_hide_how_it_ended() {
-        let disk = Arc::new(Disk::default());
-        let (tasks, client) = (Arc::new(Tasks::new(disk.clone())), client());
-        let opening = Opening {
+        let disk = Arc::new(FullableTaskStore::default());
+        let (tasks, client) = (Arc::new(TaskTable::new(disk.clone())), client());
+        let opening = RequestOpening {
             progress_token: None,
-            given: Answers::new(),
+            carried_answers: Answers::new(),
         };
-        let exchange = Exchange::new(client.clone(), Arc::new(Unheard), opening);
+        let exchange = RequestContext::new(client.clone(), Arc::new(IgnoringSink), opening);
         let go_on = Arc::new(Notify::new());
         let waits = go_on.clone();
         let run = Box::pin(async move {
@@ -823,10 +840,10 @@ mod tests {
         let task = tasks.adopt(&client, &exchange, run).await.unwrap();
         disk.full.store(true, Ordering::Relaxed);
         go_on.notify_one();
-        let Next::Over(ended) = tasks.follow(&client, &task.id).await.unwrap() else {
+        let TaskStep::Ended(ended) = tasks.follow(&client, &task.id).await.unwrap() else {
             panic!("it asks nothing");
         };
-        assert_eq!(ended.status, Status::Completed);
+        assert_eq!(ended.status, TaskStatus::Completed);
         let told = tasks.get(&client, &task.id).await.unwrap();
         assert!(String::from_utf8(told).unwrap().contains("\"completed\""));
     }

@@ -1,11 +1,10 @@
-//! The protocol's versions, and the two eras they fall into.
+//! Protocol versions, legacy and modern.
 
 use std::fmt;
 
-/// A version that is spoken here. Later ones are greater.
+/// A supported protocol version. Later versions compare greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs, reason = "the names say it all")]
-pub enum Version {
+pub enum ProtocolVersion {
     V2024_11_05,
     V2025_03_26,
     V2025_06_18,
@@ -13,8 +12,8 @@ pub enum Version {
     V2026_07_28,
 }
 
-impl Version {
-    /// All of them, the oldest first.
+impl ProtocolVersion {
+    /// All versions, the oldest first.
     pub const ALL: [Self; 5] = [
         Self::V2024_11_05,
         Self::V2025_03_26,
@@ -22,15 +21,15 @@ impl Version {
         Self::V2025_11_25,
         Self::V2026_07_28,
     ];
-    /// What a client is offered that opens with a version we do not know.
+    /// The version offered to a client whose `initialize` names an unsupported one.
     pub const LAST_LEGACY: Self = Self::V2025_11_25;
 
-    /// The version of that name.
-    pub fn of(name: &str) -> Option<Self> {
+    /// Returns the version of that name, if it is supported.
+    pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|version| version.name() == name)
     }
 
-    /// Its name on the wire.
+    /// Returns the name used in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",
@@ -41,27 +40,27 @@ impl Version {
         }
     }
 
-    /// Whether every request stands for itself, with no session and no handshake.
+    /// Returns true if the version has neither sessions nor a handshake: each request is self-contained.
     pub fn is_modern(self) -> bool {
         self >= Self::V2026_07_28
     }
 
-    /// The names of the modern ones.
-    pub fn modern() -> Vec<&'static str> {
+    /// Returns the names of the modern versions.
+    pub fn modern_names() -> Vec<&'static str> {
         let modern = Self::ALL.into_iter().filter(|version| version.is_modern());
         modern.map(Self::name).collect()
     }
 
-    /// The version an `initialize` that asks for `name` is answered with.
-    pub fn negotiated(name: &str) -> Self {
-        match Self::of(name) {
+    /// Returns the version to offer in response to an `initialize` that names `name`.
+    pub fn negotiate(name: &str) -> Self {
+        match Self::parse(name) {
             Some(version) if !version.is_modern() => version,
             _ => Self::LAST_LEGACY,
         }
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ProtocolVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

@@ -1,25 +1,25 @@
-//! Gives memory back that only starting needed, and keeps descriptors from the programs that we start.
+//! Releases memory that only start-up needed, and keeps file descriptors from child processes.
 //!
-//! Owns: the two requests to the kernel that no safe function makes. Refuses to know: everything else. The law it keeps: nothing
-//! that was ever written is touched, and nothing is closed.
+//! Owns: the two system calls that have no safe function. Refuses to know: everything else. The law it keeps: no page
+//! that was ever written is released, and no descriptor is closed here.
 //!
-//! Most of what a process of ours weighs while it waits is program text that was looked at once, and sixteen pages around each page
-//! of it. What is given back is still in the file's cache, and is there again within a microsecond when it is needed.
+//! Most of the resident memory of an idle process is program text that was executed once, and sixteen pages around each page
+//! of it. A released page is still in the page cache, and is mapped again within a microsecond when it is needed.
 
-/// Gives back the pages of the program's own text. Those that are needed come again by themselves.
-pub fn give_back() {
+/// Releases the pages of the program's own text. The kernel maps them again on demand.
+pub fn release_text_pages() {
     #[cfg(target_os = "linux")]
-    linux::give_back();
+    linux::release_text_pages();
 }
 
-/// Marks every open descriptor but the three standard streams to be closed when another program is started.
+/// Sets close-on-exec on every open descriptor except the three standard streams.
 ///
-/// LMDB opens its data file for writing without that mark, and descriptors that we inherited have none either. Call it right
-/// before a program is started: what another thread opens afterwards is not marked.
+/// LMDB opens its data file for writing without that flag, and inherited descriptors do not have it either. Call this right
+/// before a program is started: descriptors that another thread opens afterwards are not marked.
 ///
 /// # Errors
 ///
-/// Where the system does not list the open descriptors. Nothing must be started then.
+/// Fails if the system does not list the open descriptors. Then no program must be started.
 #[cfg(unix)]
 pub fn close_on_exec() -> std::io::Result<()> {
     use std::os::fd::{BorrowedFd, RawFd};
@@ -82,7 +82,7 @@ mod linux {
 
     use rustix::mm::{Advice, madvise};
 
-    pub(super) fn give_back() {
+    pub(super) fn release_text_pages() {
         let (Ok(maps), Ok(own)) = (
             std::fs::read_to_string("/proc/self/maps"),
             std::fs::read_link("/proc/self/exe"),
@@ -90,17 +90,17 @@ mod linux {
             return;
         };
         let own = own.to_string_lossy();
-        for range in maps.lines().filter_map(|line| text(line, &own)) {
+        for range in maps.lines().filter_map(|line| text_range(line, &own)) {
             let start = std::ptr::without_provenance_mut::<c_void>(range.start);
-            // SAFETY: the range is mapped from the program's file, privately, to be read and run and never written, so every page in
-            // it is what the file holds. A page that is given back is read from there again when it is next touched.
+            // SAFETY: the range is mapped from the program's file, privately, readable and executable and never written, so every
+            // page in it equals the file. A released page is read from the file again when it is next accessed.
             #[allow(unsafe_code, reason = "no safe function gives pages back")]
             let _stays_as_it_is = unsafe { madvise(start, range.len(), Advice::LinuxDontNeed) };
         }
     }
 
-    /// The range of a mapping, if it is program text of the file `own`.
-    fn text(line: &str, own: &str) -> Option<Range<usize>> {
+    /// Returns the range of a mapping, if it is program text of the file `own`.
+    fn text_range(line: &str, own: &str) -> Option<Range<usize>> {
         let mut fields = line.splitn(6, ' ');
         let (range, permissions) = (fields.next()?, fields.next()?);
         let path = fields.nth(3)?.trim_start();
@@ -119,7 +119,7 @@ mod linux {
         #[test]
         fn only_text_of_the_program_itself_is_given_back() {
             let own = "/usr/bin/a b";
-            let text = |line| text(line, own);
+            let text = |line| text_range(line, own);
             let line = "5600-5800 r-xp 00001000 08:01 77                     /usr/bin/a b";
             assert_eq!(text(line), Some(0x5600..0x5800));
             for other in [
@@ -137,7 +137,7 @@ mod linux {
         #[test]
         fn the_program_goes_on() {
             for _ in 0..3 {
-                give_back();
+                release_text_pages();
                 assert_eq!("still here".len(), 10);
             }
         }

@@ -1,12 +1,12 @@
 //! Personal data over HTTP: the `/v1` routes of a PDPP resource server, and the authorization server with its pages.
 //!
-//! Owns: parameters, envelopes, headers and statuses, as the contract has them, and what the owner sees. Refuses to know: SQL,
-//! what a grant lets through, and what is decided; that is done beneath, for every surface.
+//! Owns: parameters, envelopes, headers and statuses, as the PDPP contract defines them, and the owner's pages. Refuses to know:
+//! SQL, what a grant allows, and how consent is decided; `rung_records` does that for every surface.
 
-mod answer;
 mod authority;
 pub mod connect;
-mod foreign;
+mod envelope;
+mod introspection;
 mod metrics;
 mod params;
 mod routes;
@@ -14,6 +14,6 @@ mod service;
 pub mod tools;
 
 pub use authority::router as authority;
-pub use foreign::Foreign;
+pub use introspection::RemoteIntrospection;
 pub use routes::router;
-pub use service::{Authority, Config, Service};
+pub use service::{AuthorizationServer, Service, ServiceConfig};

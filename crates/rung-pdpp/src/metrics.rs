@@ -1,4 +1,4 @@
-//! What is counted.
+//! The metrics of the HTTP routes.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -7,23 +7,23 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Request {
+struct RequestLabels {
     route: &'static str,
     status: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Route {
+struct RouteLabels {
     route: &'static str,
 }
 
-/// Requests and how long they took, records in and out.
+/// Requests and their durations, records disclosed and records ingested.
 #[derive(Clone)]
-pub(crate) struct Metrics {
-    requests: Family<Request, Counter>,
-    seconds: Family<Route, Histogram, fn() -> Histogram>,
-    pub(crate) shown: Counter,
-    pub(crate) taken: Counter,
+pub(crate) struct RouteMetrics {
+    requests: Family<RequestLabels, Counter>,
+    seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    pub(crate) records_shown: Counter,
+    pub(crate) records_taken: Counter,
 }
 
 fn histogram() -> Histogram {
@@ -32,13 +32,13 @@ fn histogram() -> Histogram {
     ])
 }
 
-impl Metrics {
+impl RouteMetrics {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let own = Self {
             requests: Family::default(),
             seconds: Family::new_with_constructor(histogram as fn() -> Histogram),
-            shown: Counter::default(),
-            taken: Counter::default(),
+            records_shown: Counter::default(),
+            records_taken: Counter::default(),
         };
         let part = registry.sub_registry_with_prefix("rung_pdpp");
         part.register(
@@ -48,24 +48,28 @@ impl Metrics {
         );
         part.register(
             "request_seconds",
-            "How long requests took",
+            "Duration of requests in seconds",
             own.seconds.clone(),
         );
-        part.register("records_shown", "Records in answers", own.shown.clone());
+        part.register(
+            "records_shown",
+            "Records in responses",
+            own.records_shown.clone(),
+        );
         part.register(
             "records_taken",
-            "Lines of records that were taken in",
-            own.taken.clone(),
+            "Accepted record lines",
+            own.records_taken.clone(),
         );
         own
     }
 
-    pub(crate) fn ended(&self, route: &'static str, status: u16, seconds: f64) {
+    pub(crate) fn record_request(&self, route: &'static str, status: u16, seconds: f64) {
         self.requests
-            .get_or_create(&Request { route, status })
+            .get_or_create(&RequestLabels { route, status })
             .inc();
         self.seconds
-            .get_or_create(&Route { route })
+            .get_or_create(&RouteLabels { route })
             .observe(seconds);
     }
 }

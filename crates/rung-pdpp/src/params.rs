@@ -1,50 +1,49 @@
 //! Query strings, with brackets and repetitions: `filter[size][gte]=1&fields=a&fields=b`.
 
-use rung_records::{Choice, Error, Filter};
+use rung_records::{ConnectionFilter, Error, RecordFilter};
 
-/// Parameters of one request at most.
+/// Parameters of one request, at most.
 const MAX_PARAMS: usize = 20_000;
-/// Brackets after a name.
+/// Brackets after a name, at most.
 const MAX_DEPTH: usize = 8;
-/// Values of one list.
+/// Values of one list, at most.
 const MAX_ITEMS: usize = 64;
 
-/// A parameter: its name, what stands in brackets after it, and its value.
+/// A parameter: its name, the path in brackets after it, and its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Param {
+struct QueryParam {
     name: String,
     path: Vec<String>,
     value: String,
 }
 
-/// The parameters of a request.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Params(Vec<Param>);
+pub(crate) struct QueryParams(Vec<QueryParam>);
 
-impl Params {
-    /// Reads a query string.
-    pub(crate) fn read(query: &str) -> Result<Self, Error> {
+impl QueryParams {
+    /// Parses a query string.
+    pub(crate) fn parse(query: &str) -> Result<Self, Error> {
         let mut all = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             if all.len() == MAX_PARAMS {
-                return Err(Error::invalid(
+                return Err(Error::invalid_request(
                     "",
-                    format!("{MAX_PARAMS} parameters at most"),
+                    format!("too many parameters: at most {MAX_PARAMS}"),
                 ));
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (name, path) = split(&decoded(name)?)?;
-            all.push(Param {
+            let (name, path) = split_brackets(&percent_decode(name)?)?;
+            all.push(QueryParam {
                 name,
                 path,
-                value: decoded(value)?,
+                value: percent_decode(value)?,
             });
         }
         Ok(Self(all))
     }
 
-    /// Refuses every parameter that is not named here.
-    pub(crate) fn only(&self, known: &[&str]) -> Result<(), Error> {
+    /// Returns an error if a parameter is not in `known`.
+    pub(crate) fn reject_unknown(&self, known: &[&str]) -> Result<(), Error> {
         match self
             .0
             .iter()
@@ -55,7 +54,7 @@ impl Params {
                 let name = rung_ladder::head(&param.name, 100);
                 let near = rung_fault::nearest(name, known.iter().copied());
                 let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-                Err(Error::invalid(
+                Err(Error::invalid_request(
                     name.to_owned(),
                     format!("{name} is not a parameter of this route{near}"),
                 ))
@@ -63,25 +62,24 @@ impl Params {
         }
     }
 
-    /// The one value of a parameter.
-    pub(crate) fn one(&self, name: &'static str) -> Result<Option<&str>, Error> {
+    /// Returns the value of a parameter. A repeated or bracketed parameter is an error.
+    pub(crate) fn single(&self, name: &'static str) -> Result<Option<&str>, Error> {
         let mut all = self.0.iter().filter(|param| param.name == name);
         match (all.next(), all.next()) {
             (None, _) => Ok(None),
             (Some(one), None) if one.path.is_empty() => Ok(Some(&one.value)),
-            _ => Err(Error::invalid(
+            _ => Err(Error::invalid_request(
                 name,
-                format!("{name} stands once, and without brackets"),
+                format!("{name} may be given once, without brackets"),
             )),
         }
     }
 
-    /// Whether a parameter is there.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|param| param.name == name)
     }
 
-    /// The values of a list: repeated, in brackets, or with commas.
+    /// Returns the values of a list: repeated, in brackets, or separated by commas.
     pub(crate) fn list(&self, name: &'static str) -> Result<Option<Vec<String>>, Error> {
         let mut all = Vec::new();
         for param in self.0.iter().filter(|param| param.name == name) {
@@ -91,7 +89,10 @@ impl Params {
                 _ => false,
             };
             if !plain {
-                return Err(Error::invalid(name, format!("{name} is a list")));
+                return Err(Error::invalid_request(
+                    name,
+                    format!("{name} must be a list"),
+                ));
             }
             all.extend(
                 param
@@ -103,13 +104,16 @@ impl Params {
             );
         }
         if all.len() > MAX_ITEMS {
-            return Err(Error::invalid(name, format!("{name}: {MAX_ITEMS} at most")));
+            return Err(Error::invalid_request(
+                name,
+                format!("{name}: at most {MAX_ITEMS} values"),
+            ));
         }
         Ok(self.has(name).then_some(all))
     }
 
-    /// The conditions on records.
-    pub(crate) fn filters(&self) -> Result<Vec<Filter>, Error> {
+    /// Returns the `filter` parameters.
+    pub(crate) fn filters(&self) -> Result<Vec<RecordFilter>, Error> {
         let mut all = Vec::new();
         for param in self.0.iter().filter(|param| param.name == "filter") {
             let (field, bound) = match param.path.as_slice() {
@@ -118,85 +122,87 @@ impl Params {
                     (field.clone(), Some(bound.clone()))
                 }
                 _ => {
-                    return Err(Error::invalid(
+                    return Err(Error::invalid_request(
                         "filter",
-                        "filter is written filter[field]=value or filter[field][gte]=value",
+                        "write filter as filter[field]=value or filter[field][gte]=value",
                     ));
                 }
             };
-            all.push(Filter {
+            all.push(RecordFilter {
                 field,
-                bound,
+                operator: bound,
                 value: param.value.clone(),
             });
         }
         Ok(all)
     }
 
-    /// Numbers by name.
-    pub(crate) fn numbers(&self, name: &'static str) -> Result<Vec<(String, u64)>, Error> {
+    /// Returns the numbers of a parameter that is written `name[key]=number`.
+    pub(crate) fn numbers_by_key(&self, name: &'static str) -> Result<Vec<(String, u64)>, Error> {
         let mut all = Vec::new();
         for param in self.0.iter().filter(|param| param.name == name) {
             let [of] = param.path.as_slice() else {
-                return Err(expand(
+                return Err(expand_error(
                     name,
-                    format!("{name} is written {name}[relation]=number"),
+                    format!("write {name} as {name}[relation]=number"),
                 ));
             };
-            let number = param
-                .value
-                .parse()
-                .map_err(|_| expand(name, format!("{name}[{of}]: a positive number is needed")))?;
+            let number = param.value.parse().map_err(|_| {
+                expand_error(name, format!("{name}[{of}] must be a positive number"))
+            })?;
             all.push((of.clone(), number));
         }
         Ok(all)
     }
 
-    /// Which connections are meant, and whether an old name was used to say so.
-    pub(crate) fn choice(&self) -> Result<(Choice, bool), Error> {
+    /// Returns the chosen connections, and true if the deprecated `connector_instance_id` was used.
+    pub(crate) fn choice(&self) -> Result<(ConnectionFilter, bool), Error> {
         let (id, alias) = (
-            self.one("connection_id")?,
-            self.one("connector_instance_id")?,
+            self.single("connection_id")?,
+            self.single("connector_instance_id")?,
         );
         if let (Some(id), Some(alias)) = (id, alias)
             && id != alias
         {
             let why = "connection_id and connector_instance_id name different connections";
-            return Err(Error::refused(
+            return Err(Error::invalid_with_code(
                 rung_fault::Code::InvalidArguments,
                 "connector_instance_id",
                 why,
             ));
         }
-        let choice = Choice {
+        let choice = ConnectionFilter {
             connection_id: id.or(alias).map(str::to_owned),
-            connector_id: self.one("connector_id")?.map(str::to_owned),
+            connector_id: self.single("connector_id")?.map(str::to_owned),
         };
         Ok((choice, alias.is_some()))
     }
 }
 
-fn expand(param: &'static str, why: String) -> Error {
-    Error::refused(rung_fault::Code::InvalidExpand, param, why)
+fn expand_error(param: &'static str, why: String) -> Error {
+    Error::invalid_with_code(rung_fault::Code::InvalidExpand, param, why)
 }
 
-/// A name and what stands in brackets after it.
-fn split(name: &str) -> Result<(String, Vec<String>), Error> {
+/// Splits a name from the path in brackets after it.
+fn split_brackets(name: &str) -> Result<(String, Vec<String>), Error> {
     let Some((head, rest)) = name.split_once('[') else {
         return Ok((name.to_owned(), Vec::new()));
     };
     let rest = rest
         .strip_suffix(']')
-        .ok_or_else(|| Error::invalid("", "a bracket in the query is not closed"))?;
+        .ok_or_else(|| Error::invalid_request("", "a bracket in the query is not closed"))?;
     let path: Vec<String> = rest.split("][").map(str::to_owned).collect();
     if path.len() > MAX_DEPTH {
-        return Err(Error::invalid("", format!("{MAX_DEPTH} brackets at most")));
+        return Err(Error::invalid_request(
+            "",
+            format!("too many brackets: at most {MAX_DEPTH}"),
+        ));
     }
     Ok((head.to_owned(), path))
 }
 
-/// A text without its percent signs.
-pub(crate) fn decoded(text: &str) -> Result<String, Error> {
+/// Decodes percent escapes and `+`.
+pub(crate) fn percent_decode(text: &str) -> Result<String, Error> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((byte, after)) = rest.split_first() {
@@ -204,7 +210,7 @@ pub(crate) fn decoded(text: &str) -> Result<String, Error> {
         bytes.push(match byte {
             b'+' => b' ',
             b'%' => match after {
-                [a, b, more @ ..] => match (hex(*a), hex(*b)) {
+                [a, b, more @ ..] => match (hex_digit(*a), hex_digit(*b)) {
                     (Some(a), Some(b)) => {
                         rest = more;
                         a * 16 + b
@@ -216,10 +222,10 @@ pub(crate) fn decoded(text: &str) -> Result<String, Error> {
             other => *other,
         });
     }
-    String::from_utf8(bytes).map_err(|_| Error::invalid("", "the query is not UTF-8"))
+    String::from_utf8(bytes).map_err(|_| Error::invalid_request("", "the query is not UTF-8"))
 }
 
-fn hex(digit: u8) -> Option<u8> {
+fn hex_digit(digit: u8) -> Option<u8> {
     char::from(digit)
         .to_digit(16)
         .and_then(|digit| u8::try_from(digit).ok())
@@ -231,31 +237,34 @@ mod tests {
 
     #[test]
     fn brackets_repetitions_and_percents_are_read() {
-        let params = Params::read(
+        let params = QueryParams::parse(
             "a=1&filter[x]=%C3%A9+b&filter%5By%5D%5Bgte%5D=2&fields=a,b&fields[]=c&fields[3]=d&e",
         )
         .unwrap();
-        assert_eq!(params.one("a").unwrap(), Some("1"));
-        assert_eq!(params.one("e").unwrap(), Some(""));
+        assert_eq!(params.single("a").unwrap(), Some("1"));
+        assert_eq!(params.single("e").unwrap(), Some(""));
         let filters = params.filters().unwrap();
         assert_eq!(
             (filters[0].field.as_str(), filters[0].value.as_str()),
             ("x", "\u{e9} b")
         );
-        assert_eq!(filters[1].bound.as_deref(), Some("gte"));
+        assert_eq!(filters[1].operator.as_deref(), Some("gte"));
         assert_eq!(
             params.list("fields").unwrap().unwrap(),
             ["a", "b", "c", "d"]
         );
-        assert!(params.only(&["a", "filter", "fields"]).is_err());
-        assert!(Params::read("a=1&a=2").unwrap().one("a").is_err());
-        assert!(Params::read("filter=a").unwrap().filters().is_err());
-        assert!(Params::read("filter[a=1").is_err());
-        assert!(Params::read("a=%ff").is_err());
-        assert!(Params::read("a[b]").is_ok());
-        assert!(Params::read(&format!("a{}=1", "[b]".repeat(9))).is_err());
+        assert!(params.reject_unknown(&["a", "filter", "fields"]).is_err());
+        assert!(QueryParams::parse("a=1&a=2").unwrap().single("a").is_err());
+        assert!(QueryParams::parse("filter=a").unwrap().filters().is_err());
+        assert!(QueryParams::parse("filter[a=1").is_err());
+        assert!(QueryParams::parse("a=%ff").is_err());
+        assert!(QueryParams::parse("a[b]").is_ok());
+        assert!(QueryParams::parse(&format!("a{}=1", "[b]".repeat(9))).is_err());
         assert_eq!(
-            Params::read("a=%&b=%4&c=%zz").unwrap().one("c").unwrap(),
+            QueryParams::parse("a=%&b=%4&c=%zz")
+                .unwrap()
+                .single("c")
+                .unwrap(),
             Some("%zz")
         );
     }

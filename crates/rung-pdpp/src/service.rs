@@ -1,4 +1,4 @@
-//! How a request becomes an answer: who asks, in which version, and on which thread.
+//! Request handling: authentication, version check, running a route on a blocking thread, and the disclosure journal.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,62 +11,61 @@ use axum::response::Response;
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use rung_fault::{Code, Coded as _};
-use rung_records::{Bearer, Choice, Error, Journal, Records, TokenRegistry};
+use rung_records::{Bearer, ConnectionFilter, DisclosureJournal, Error, Records, TokenRegistry};
 
-use crate::answer::{self, Answer, VERSION, Warnings};
-use crate::authority::Documents;
-use crate::foreign::Foreign;
-use crate::metrics::Metrics;
-use crate::params::Params;
+use crate::authority::ClientMetadataDocuments;
+use crate::envelope::{self, PDPP_VERSION, RouteResponse, Warnings};
+use crate::introspection::RemoteIntrospection;
+use crate::metrics::RouteMetrics;
+use crate::params::QueryParams;
 use tokio::sync::mpsc::Sender;
 
-/// How it is served.
-pub struct Config {
-    /// The records.
+/// The parts and settings of a [`Service`].
+pub struct ServiceConfig {
     pub records: Arc<Records>,
     /// The bearer tokens of the server, which may reach more than records.
     pub tokens: Arc<dyn TokenRegistry>,
-    /// Where it is written down what was shown.
-    pub journal: Arc<Journal>,
-    /// Whether clients may only ask what version 0.1 of the core lets them.
+    /// The disclosure journal.
+    pub journal: Arc<DisclosureJournal>,
+    /// True if clients may only use the query parameters of PDPP core 0.1.
     pub strict_0_1: bool,
-    /// Whether the owner is whoever comes, and anybody may register a source. For this machine alone.
+    /// True if every caller is treated as the owner and may register a connector. Only for a server on loopback.
     pub without_login: bool,
-    /// Bytes of a body of records.
+    /// Bytes of a request body of records or of a blob, at most.
     pub max_body_bytes: u64,
-    /// Where we are, as everybody else sees us. Without it, where the request was sent to.
+    /// The public base URL of this server. Without it, the origin of each request.
     pub public_url: Option<String>,
-    /// Where access is asked for.
-    pub authority: Authority,
+    /// The authorization server.
+    pub authority: AuthorizationServer,
 }
 
-/// Where access is asked for.
-pub enum Authority {
-    /// Here.
-    Here,
-    /// Here, but at an address of its own.
-    At(String),
-    /// At somebody else's.
-    Foreign(Arc<Foreign>),
+/// The authorization server that issues tokens for these records.
+pub enum AuthorizationServer {
+    /// In this process, at the resource server's own URL.
+    Local,
+    /// In this process, at a URL of its own.
+    LocalAt(String),
+    /// A remote one: tokens are introspected there.
+    Remote(Arc<RemoteIntrospection>),
 }
 
-/// Everything a route needs.
+/// The state that all routes share.
 pub struct Service {
     records: Arc<Records>,
     tokens: Arc<dyn TokenRegistry>,
-    journal: Arc<Journal>,
+    journal: Arc<DisclosureJournal>,
     pub(crate) strict_0_1: bool,
     pub(crate) without_login: bool,
     pub(crate) max_body_bytes: u64,
-    pub(crate) metrics: Metrics,
-    pub(crate) documents: Documents,
+    pub(crate) metrics: RouteMetrics,
+    pub(crate) documents: ClientMetadataDocuments,
     public_url: Option<String>,
-    authority: Authority,
+    authority: AuthorizationServer,
 }
 
 impl Service {
-    /// The service, counted in `registry`.
-    pub fn new(config: Config, registry: &mut Registry) -> Self {
+    /// Returns the service. Its metrics are registered in `registry`.
+    pub fn new(config: ServiceConfig, registry: &mut Registry) -> Self {
         Self {
             records: config.records,
             tokens: config.tokens,
@@ -74,106 +73,104 @@ impl Service {
             strict_0_1: config.strict_0_1,
             without_login: config.without_login,
             max_body_bytes: config.max_body_bytes,
-            metrics: Metrics::register(registry),
-            documents: Documents::default(),
+            metrics: RouteMetrics::register(registry),
+            documents: ClientMetadataDocuments::default(),
             public_url: config.public_url,
             authority: config.authority,
         }
     }
 
-    /// The records.
     pub(crate) fn records(&self) -> &Records {
         &self.records
     }
 
-    /// The bearer tokens of the server.
     pub(crate) fn tokens(&self) -> &dyn TokenRegistry {
         &*self.tokens
     }
 
-    /// Whether nobody could be given anything, on a server that only its own machine reaches.
-    pub(crate) fn has_nothing_to_give(&self) -> Result<bool, Error> {
-        let own = self.public_url.is_none() && matches!(self.authority, Authority::Here);
-        Ok(own && !self.without_login && !self.records.is_used()?)
+    /// True on a local server with login that has no connection yet: there is nothing to grant.
+    pub(crate) fn has_nothing_to_grant(&self) -> Result<bool, Error> {
+        let own = self.public_url.is_none() && matches!(self.authority, AuthorizationServer::Local);
+        Ok(own && !self.without_login && !self.records.has_connections()?)
     }
 
-    /// Where records are read, as whoever asks sees it.
-    pub(crate) fn resource(&self, arrived: &Arrived) -> String {
+    /// Returns the URL of the resource server, as the client sees it.
+    pub(crate) fn resource_url(&self, arrived: &RequestHead) -> String {
         match (&self.public_url, &self.authority) {
-            // Asked where access is given, which is elsewhere.
-            (Some(url), Authority::At(_)) => url.clone(),
+            // The request came to the authorization server, which has another URL.
+            (Some(url), AuthorizationServer::LocalAt(_)) => url.clone(),
             _ => arrived.origin.clone(),
         }
     }
 
-    /// What is known of a request before anybody looks into it.
-    pub(crate) fn arrived(&self, headers: &HeaderMap) -> Arrived {
-        let mut arrived = Arrived::of(headers);
+    /// Reads a request's headers.
+    pub(crate) fn request_head(&self, headers: &HeaderMap) -> RequestHead {
+        let mut arrived = RequestHead::from_headers(headers);
         if let Some(url) = &self.public_url {
             arrived.origin.clone_from(url);
         }
         arrived
     }
 
-    /// The same of a request for access, which may come to an address of its own.
-    pub(crate) fn arrived_at_authority(&self, headers: &HeaderMap) -> Arrived {
-        let mut arrived = self.arrived(headers);
-        if let Authority::At(url) = &self.authority {
+    /// Reads the headers of a request to the authorization server, which may have a URL of its own.
+    pub(crate) fn authority_request_head(&self, headers: &HeaderMap) -> RequestHead {
+        let mut arrived = self.request_head(headers);
+        if let AuthorizationServer::LocalAt(url) = &self.authority {
             arrived.origin.clone_from(url);
         }
         arrived
     }
 
-    /// Where access is asked for.
-    pub(crate) fn issuer(&self, arrived: &Arrived) -> String {
+    /// Returns the URL of the authorization server.
+    pub(crate) fn issuer(&self, arrived: &RequestHead) -> String {
         match &self.authority {
-            Authority::Here => self.resource(arrived),
-            Authority::At(url) => url.clone(),
-            Authority::Foreign(foreign) => foreign.issuer().to_owned(),
+            AuthorizationServer::Local => self.resource_url(arrived),
+            AuthorizationServer::LocalAt(url) => url.clone(),
+            AuthorizationServer::Remote(foreign) => foreign.issuer().to_owned(),
         }
     }
 
-    /// Builds what later declarations need, lets go what is over, cleans what is left.
-    pub fn tend(&self) {
-        let told = |progress: &rung_records::Progress| {
+    /// Runs the store's background maintenance. A failure is logged.
+    pub fn maintenance(&self) {
+        let told = |progress: &rung_records::BuildProgress| {
             tracing::info!(
                 connection = progress.connection,
                 stream = progress.stream,
                 done = progress.done,
-                of = progress.of,
+                of = progress.total,
                 "building"
             );
         };
-        if let Err(error) = self.records.tend(&told) {
-            tracing::warn!(%error, "upkeep has to wait");
+        if let Err(error) = self.records.maintenance(&told) {
+            tracing::warn!(%error, "maintenance failed and is tried again later");
         }
     }
 
-    /// Brings what was shown from the journal into the store.
-    pub fn settle(&self) {
-        if let Err(error) = self.journal.settle(&self.records) {
-            tracing::warn!(%error, "what was shown stays in the journal for now");
+    /// Moves the journal's disclosures into the store. After a failure they stay in the journal.
+    pub fn flush_journal(&self) {
+        if let Err(error) = self.journal.flush(&self.records) {
+            tracing::warn!(%error, "disclosures could not be stored; they stay in the journal");
         }
     }
 }
 
-/// A request, as far as routes care.
-pub(crate) struct Asked {
-    /// Parts of the path, as they are meant.
-    pub(crate) names: Vec<String>,
-    pub(crate) params: Params,
+/// The parts of a request that routes read.
+pub(crate) struct RouteRequest {
+    /// The path parameters, percent-decoded.
+    pub(crate) path_params: Vec<String>,
+    pub(crate) params: QueryParams,
     pub(crate) path: String,
     pub(crate) query: String,
 }
 
-impl Asked {
-    pub(crate) fn name(&self, at: usize) -> &str {
-        self.names.get(at).map_or("", String::as_str)
+impl RouteRequest {
+    pub(crate) fn path_param(&self, at: usize) -> &str {
+        self.path_params.get(at).map_or("", String::as_str)
     }
 
-    /// Which connections are meant, and whether an old name was used to say so.
-    pub(crate) fn choice(&self, bearer: &Bearer) -> Result<(Choice, bool), Error> {
-        if let Some(subject) = self.params.one("subject_id")?
+    /// Returns the chosen connections, and true if a deprecated parameter name was used.
+    pub(crate) fn choice(&self, bearer: &Bearer) -> Result<(ConnectionFilter, bool), Error> {
+        if let Some(subject) = self.params.single("subject_id")?
             && subject != bearer.subject_id()
         {
             return Err(Error::NotFound("no such subject".to_owned()));
@@ -181,18 +178,21 @@ impl Asked {
         self.params.choice()
     }
 
-    /// The same, where an owner has to say of which source.
-    pub(crate) fn one_source(&self, bearer: &Bearer) -> Result<(Choice, bool), Error> {
+    /// Returns the same as `choice`, but requires the owner to name a source.
+    pub(crate) fn required_source(
+        &self,
+        bearer: &Bearer,
+    ) -> Result<(ConnectionFilter, bool), Error> {
         let (choice, alias) = self.choice(bearer)?;
         if bearer.is_owner() && choice.connection_id.is_none() && choice.connector_id.is_none() {
-            let why = "the owner names the source: connector_id or connection_id";
-            return Err(Error::invalid("connector_id", why));
+            let why = "the owner must name the source with connector_id or connection_id";
+            return Err(Error::invalid_request("connector_id", why));
         }
         Ok((choice, alias))
     }
 
-    /// Refuses a client what version 0.1 of the core does not let it ask, if that is wanted.
-    pub(crate) fn core_only(
+    /// In strict mode, returns an error if a client uses one of the parameters that PDPP core 0.1 does not allow.
+    pub(crate) fn check_strict_mode(
         &self,
         service: &Service,
         bearer: &Bearer,
@@ -203,25 +203,25 @@ impl Asked {
         }
         match refused.iter().find(|name| self.params.has(name)) {
             None => Ok(()),
-            Some(name) => Err(Error::invalid(
+            Some(name) => Err(Error::invalid_request(
                 *name,
-                format!("{name} is not a client's to use"),
+                format!("{name} is for the owner only"),
             )),
         }
     }
 
-    /// How many are wanted at once.
-    pub(crate) fn limit(&self, warnings: &mut Warnings) -> Result<usize, Error> {
+    /// Returns the page size: 25 by default, 100 at most.
+    pub(crate) fn page_limit(&self, warnings: &mut Warnings) -> Result<usize, Error> {
         const MOST: u64 = 100;
         let asked = self
             .params
-            .one("limit")?
+            .single("limit")?
             .and_then(|text| text.parse::<i64>().ok());
         match asked.and_then(|asked| u64::try_from(asked).ok()) {
             None | Some(0) => Ok(25),
             Some(asked) => {
                 if asked > MOST {
-                    warnings.clamped("limit", asked, MOST);
+                    warnings.add_limit_clamped("limit", asked, MOST);
                 }
                 Ok(usize::try_from(asked.min(MOST)).unwrap_or(100))
             }
@@ -229,20 +229,19 @@ impl Asked {
     }
 }
 
-/// A route: what it does with a request.
-pub(crate) type Route = fn(&Service, &Bearer, &Asked) -> Result<Answer, Error>;
+pub(crate) type RouteHandler = fn(&Service, &Bearer, &RouteRequest) -> Result<RouteResponse, Error>;
 
-/// What is known of a request before anybody looks into it.
-pub(crate) struct Arrived {
+/// The headers of a request that every route needs.
+pub(crate) struct RequestHead {
     pub(crate) request_id: String,
     pub(crate) origin: String,
     pub(crate) token: Option<String>,
-    /// Whoever asks from within this process, who was let in elsewhere.
+    /// The bearer of a request from within this process, already authenticated.
     pub(crate) bearer: Option<Bearer>,
 }
 
-impl Arrived {
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+impl RequestHead {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let plain =
             |id: &&str| (1..=128).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
@@ -257,8 +256,8 @@ impl Arrived {
                 .then(|| token.trim().to_owned())
         });
         Self {
-            request_id: given.map_or_else(fresh_id, str::to_owned),
-            // The door lets nobody but a proxy that is trusted say this.
+            request_id: given.map_or_else(new_request_id, str::to_owned),
+            // The HTTP guard removes this header unless a trusted proxy sent it.
             origin: match text("x-forwarded-proto") {
                 Some("https") => format!("https://{host}"),
                 _ => format!("http://{host}"),
@@ -268,19 +267,19 @@ impl Arrived {
         }
     }
 
-    /// The same of a request that may come from within this process.
-    pub(crate) fn with(mut self, extensions: &mut Extensions) -> Self {
+    /// Takes the bearer from the extensions of a request from within this process.
+    pub(crate) fn with_bearer_from(mut self, extensions: &mut Extensions) -> Self {
         self.bearer = extensions.remove();
         self
     }
 
-    /// Whether the browser came over TLS.
+    /// True if the client connected over TLS.
     pub(crate) fn is_tls(&self) -> bool {
         self.origin.starts_with("https://")
     }
 
-    /// Whether a secret may be sent over this connection: over TLS, or within this machine.
-    pub(crate) fn is_private(&self) -> bool {
+    /// True if a secret may be sent over this connection: over TLS or to loopback.
+    pub(crate) fn is_tls_or_loopback(&self) -> bool {
         let host = self.origin.strip_prefix("http://").unwrap_or_default();
         let own = |name: &&str| {
             let port = host.strip_prefix(*name);
@@ -289,36 +288,36 @@ impl Arrived {
         self.is_tls() || ["127.0.0.1", "localhost", "[::1]"].iter().any(own)
     }
 
-    /// Refuses a version that is not spoken.
+    /// Returns an error for a `PDPP-Version` that is not supported.
     pub(crate) fn check_version(headers: &HeaderMap) -> Result<(), Error> {
         match headers.get("pdpp-version") {
             None => Ok(()),
-            Some(version) if version.as_bytes() == VERSION.as_bytes() => Ok(()),
-            Some(_) => Err(Error::refused(
+            Some(version) if version.as_bytes() == PDPP_VERSION.as_bytes() => Ok(()),
+            Some(_) => Err(Error::invalid_with_code(
                 Code::UnsupportedVersion,
                 "",
-                format!("PDPP-Version is {VERSION} here"),
+                format!("this server supports only PDPP-Version {PDPP_VERSION}"),
             )),
         }
     }
 }
 
-fn fresh_id() -> String {
-    Records::request_id()
+fn new_request_id() -> String {
+    Records::generate_request_id()
 }
 
-/// Answers a request by a route, on a thread that may wait.
-pub(crate) async fn answer(
+/// Runs a route on a blocking thread and returns its response.
+pub(crate) async fn handle_request(
     service: Arc<Service>,
     name: &'static str,
-    route: Route,
+    route: RouteHandler,
     names: Vec<String>,
     mut request: Request,
 ) -> Response {
     let began = Instant::now();
-    let arrived = service.arrived(request.headers());
-    let arrived = arrived.with(request.extensions_mut());
-    let checked = Arrived::check_version(request.headers());
+    let arrived = service.request_head(request.headers());
+    let arrived = arrived.with_bearer_from(request.extensions_mut());
+    let checked = RequestHead::check_version(request.headers());
     let (path, query) = (
         request.uri().path().to_owned(),
         request.uri().query().unwrap_or_default().to_owned(),
@@ -327,24 +326,24 @@ pub(crate) async fn answer(
     let done = tokio::task::spawn_blocking(move || {
         let span = tracing::info_span!("pdpp", route = name, request_id = %arrived.request_id);
         let _entered = span.enter();
-        let response = checked.and_then(|()| worker.run(route, names, &arrived, path, query));
+        let response = checked.and_then(|()| worker.run_route(route, names, &arrived, path, query));
         match response {
             Ok(mut response) => {
-                answer::dress(&mut response, &arrived.request_id);
+                envelope::add_common_headers(&mut response, &arrived.request_id);
                 response
             }
             Err(error) => {
                 tracing::debug!(code = error.code().name(), %error, "refused");
-                answer::refusal(&error, &arrived.request_id, &arrived.origin)
+                envelope::error_response(&error, &arrived.request_id, &arrived.origin)
             }
         }
     });
     let response = done.await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a request ended in a panic");
+        tracing::error!(%error, "a request handler panicked");
         let error = Error::Broken("the request failed".to_owned());
-        answer::refusal(&error, "", "")
+        envelope::error_response(&error, "", "")
     });
-    service.metrics.ended(
+    service.metrics.record_request(
         name,
         response.status().as_u16(),
         began.elapsed().as_secs_f64(),
@@ -353,41 +352,41 @@ pub(crate) async fn answer(
 }
 
 impl Service {
-    /// Whoever shows a token.
-    pub(crate) fn admit(&self, arrived: &Arrived) -> Result<Bearer, Error> {
+    /// Authenticates the bearer of a request.
+    pub(crate) fn authenticate(&self, arrived: &RequestHead) -> Result<Bearer, Error> {
         if let Some(bearer) = &arrived.bearer {
             return Ok(bearer.clone());
         }
         let token = arrived.token.as_deref().ok_or(Error::TokenMissing)?;
         match &self.authority {
-            Authority::Foreign(foreign) => {
-                foreign.admit(&self.records, token, &self.resource(arrived))
+            AuthorizationServer::Remote(foreign) => {
+                foreign.authenticate(&self.records, token, &self.resource_url(arrived))
             }
-            _ => self.records.admit(token),
+            _ => self.records.authenticate(token),
         }
     }
 
-    fn run(
+    fn run_route(
         &self,
-        route: Route,
+        route: RouteHandler,
         names: Vec<String>,
-        arrived: &Arrived,
+        arrived: &RequestHead,
         path: String,
         query: String,
     ) -> Result<Response, Error> {
-        let bearer = self.admit(arrived)?;
-        let asked = Asked {
-            names,
-            params: Params::read(&query)?,
+        let bearer = self.authenticate(arrived)?;
+        let asked = RouteRequest {
+            path_params: names,
+            params: QueryParams::parse(&query)?,
             path,
             query,
         };
         let answer = route(self, &bearer, &asked)?;
-        let body = answer.finish(&asked.path, &asked.query);
-        if let Some((stream, records)) = &answer.shown {
-            self.metrics.shown.inc_by(*records as u64);
-            // Written down first: what is out cannot be taken back.
-            self.note(
+        let body = answer.to_body(&asked.path, &asked.query);
+        if let Some((stream, records)) = &answer.disclosed {
+            self.metrics.records_shown.inc_by(*records as u64);
+            // Recorded before the response is sent: a disclosure cannot be undone.
+            self.record_disclosure(
                 &bearer,
                 &asked.path,
                 stream.as_deref(),
@@ -400,10 +399,10 @@ impl Service {
             *response.status_mut() = StatusCode::NO_CONTENT;
             return Ok(response);
         }
-        Ok(answer::json_response(answer.status, body))
+        Ok(envelope::json_response(answer.status, body))
     }
 
-    pub(crate) fn note(
+    pub(crate) fn record_disclosure(
         &self,
         bearer: &Bearer,
         path: &str,
@@ -412,22 +411,22 @@ impl Service {
         body: &[u8],
     ) -> Result<(), Error> {
         self.journal
-            .note(&self.records, bearer, path, stream, records, body)
+            .append(&self.records, bearer, path, stream, records, body)
     }
 }
 
-/// Answers a request whose body is read whole, on a thread that may wait.
-pub(crate) async fn whole(
+/// Reads the whole body of a request and handles it on a blocking thread.
+pub(crate) async fn handle_buffered(
     service: Arc<Service>,
     name: &'static str,
     max_bytes: usize,
     request: Request,
-    work: impl FnOnce(&Service, &Arrived, &[u8]) -> Result<Response, Error> + Send + 'static,
+    work: impl FnOnce(&Service, &RequestHead, &[u8]) -> Result<Response, Error> + Send + 'static,
 ) -> Response {
     let began = Instant::now();
-    let arrived = service.arrived(request.headers());
+    let arrived = service.request_head(request.headers());
     let (id, origin) = (arrived.request_id.clone(), arrived.origin.clone());
-    let checked = Arrived::check_version(request.headers());
+    let checked = RequestHead::check_version(request.headers());
     let body = axum::body::to_bytes(request.into_body(), max_bytes).await;
     let done = match (checked, body) {
         (Err(error), _) => Err(error),
@@ -441,9 +440,9 @@ pub(crate) async fn whole(
             done.unwrap_or_else(|error| Err(Error::Broken(error.to_string())))
         }
     };
-    let mut response = done.unwrap_or_else(|error| answer::refusal(&error, &id, &origin));
-    answer::dress(&mut response, &id);
-    service.metrics.ended(
+    let mut response = done.unwrap_or_else(|error| envelope::error_response(&error, &id, &origin));
+    envelope::add_common_headers(&mut response, &id);
+    service.metrics.record_request(
         name,
         response.status().as_u16(),
         began.elapsed().as_secs_f64(),
@@ -451,8 +450,8 @@ pub(crate) async fn whole(
     response
 }
 
-/// Hands on a body piece by piece, as fast as it is taken, up to a limit.
-pub(crate) async fn frames(
+/// Forwards a body chunk by chunk, up to `limit` bytes. The receiver applies backpressure.
+pub(crate) async fn forward_body(
     mut body: Body,
     limit: u64,
     to: Sender<Result<Bytes, Error>>,
@@ -462,9 +461,9 @@ pub(crate) async fn frames(
         let frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
         let piece = match frame {
             None => return Ok(()),
-            Some(Err(error)) => Err(Error::invalid(
+            Some(Err(error)) => Err(Error::invalid_request(
                 "",
-                format!("the body did not come whole: {error}"),
+                format!("the body is incomplete: {error}"),
             )),
             Some(Ok(frame)) => match frame.into_data() {
                 Err(_trailers) => continue,
@@ -482,7 +481,7 @@ pub(crate) async fn frames(
             },
         };
         let ended = piece.is_err();
-        // Whoever takes no more has said why.
+        // A receiver that closed the channel reports its own error.
         if to.send(piece).await.is_err() || ended {
             return Ok(());
         }

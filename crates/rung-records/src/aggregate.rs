@@ -1,4 +1,4 @@
-//! Counting and summing, from what records are found by: no record is opened for it.
+//! Aggregates over the indexed fields. Does not read the records themselves.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,31 +9,25 @@ use rung_fault::Code;
 use serde_json::{Number, Value as Json, json};
 
 use crate::document;
-use crate::filter::{self, Filter, Sql, Tests};
-use crate::key::Moment;
-use crate::page::Order;
-use crate::reading::Reading;
-use crate::scope::{Bearer, Choice, Collection, Sight};
+use crate::filter::{self, RecordConditions, RecordFilter, SqlBuilder};
+use crate::key::CalendarTime;
+use crate::page::SortOrder;
+use crate::scan::CollectionScan;
+use crate::scope::{Bearer, Collection, ConnectionFilter, StreamScope};
 use crate::store::Tx;
 use crate::{Error, Records, Result, key};
 
-/// What is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
-    /// Records.
     Count,
-    /// The sum of a field.
     Sum,
-    /// Its least value.
     Min,
-    /// Its greatest value.
     Max,
-    /// How many different values it has.
     CountDistinct,
 }
 
 impl Metric {
-    /// The word for it.
+    /// Returns the name used in requests and responses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
@@ -44,7 +38,6 @@ impl Metric {
         }
     }
 
-    /// The metric of this name.
     pub fn named(name: &str) -> Option<Self> {
         let all = [
             Self::Count,
@@ -57,9 +50,8 @@ impl Metric {
     }
 }
 
-/// How long a stretch of time is.
+/// Width of a time bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Granularity {
     Minute,
     Hour,
@@ -71,7 +63,7 @@ pub enum Granularity {
 }
 
 impl Granularity {
-    /// The word for it.
+    /// Returns the name used in requests and responses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Minute => "minute",
@@ -84,7 +76,6 @@ impl Granularity {
         }
     }
 
-    /// The granularity of this name.
     pub fn named(name: &str) -> Option<Self> {
         let all = [
             Self::Minute,
@@ -99,8 +90,8 @@ impl Granularity {
             .find(|granularity| granularity.name() == name)
     }
 
-    /// The beginning of the stretch that a moment of the clock on the wall is in.
-    fn floor(self, at: DateTime) -> DateTime {
+    /// Returns the start of the bucket that contains the local time `at`.
+    fn bucket_start(self, at: DateTime) -> DateTime {
         let day = at.date();
         let first = |month: i8| {
             Date::new(day.year(), month, 1)
@@ -121,7 +112,7 @@ impl Granularity {
         }
     }
 
-    fn next(self, start: DateTime) -> Option<DateTime> {
+    fn next_bucket(self, start: DateTime) -> Option<DateTime> {
         let step = match self {
             Self::Minute => 1.minute(),
             Self::Hour => 1.hour(),
@@ -134,8 +125,8 @@ impl Granularity {
         start.checked_add(step).ok()
     }
 
-    /// The stretch's name.
-    fn label(self, start: DateTime) -> String {
+    /// Formats the start of a bucket as its label.
+    fn bucket_label(self, start: DateTime) -> String {
         let date = start.date();
         match self {
             Self::Minute => format!("{date}T{:02}:{:02}", start.hour(), start.minute()),
@@ -145,62 +136,58 @@ impl Granularity {
     }
 }
 
-/// What is asked for.
+/// A request for one aggregate of a stream.
 #[derive(Debug, Clone)]
-pub struct Aggregate {
-    /// The stream.
+pub struct AggregateQuery {
     pub stream: String,
-    /// Of which connections.
-    pub choice: Choice,
-    /// What is computed.
+    pub choice: ConnectionFilter,
     pub metric: Metric,
-    /// Of which field.
+    /// The aggregated field. `count` takes none.
     pub field: Option<String>,
-    /// For each value of this one.
+    /// Groups by the value of this field.
     pub group_by: Option<String>,
-    /// For each stretch of time in this one.
+    /// Groups by the time in this field.
     pub group_by_time: Option<(String, Granularity)>,
-    /// By the clocks of this place.
+    /// IANA time zone of the time buckets. UTC by default.
     pub time_zone: Option<String>,
-    /// How many groups.
+    /// Maximum number of groups.
     pub limit: Option<usize>,
-    /// Of which records.
-    pub filters: Vec<Filter>,
+    pub filters: Vec<RecordFilter>,
 }
 
-/// Groups where nobody says how many.
+/// Number of groups if the request sets no limit.
 const DEFAULT_GROUPS: usize = 10;
 
-/// One collection's part.
-struct Part<'a> {
-    sight: &'a Sight,
+/// One stream of one connection, with the conditions that apply to it.
+struct AggregatePart<'a> {
+    scope: &'a StreamScope,
     collection: &'a Collection,
-    tests: Tests,
+    conditions: RecordConditions,
 }
 
 impl Records {
-    /// Counts or sums.
-    pub fn aggregate(&self, bearer: &Bearer, query: &Aggregate) -> Result<Json> {
-        self.store.reading(|tx| {
-            let sights = self.sights_of(tx, bearer, &query.choice, &query.stream)?;
+    /// Computes an aggregate or its groups.
+    pub fn aggregate(&self, bearer: &Bearer, query: &AggregateQuery) -> Result<Json> {
+        self.store.read_tx(|tx| {
+            let sights = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
             for sight in &sights {
-                allowed(sight, query)?;
-                filter::check(sight, &query.filters)?;
+                check_allowed(sight, query)?;
+                filter::check_filters(sight, &query.filters)?;
             }
             let mut parts = Vec::new();
             for sight in &sights {
                 if let Some(collection) = &sight.collection {
-                    let tests = Tests::of(sight, &query.filters)?;
-                    parts.push(Part {
-                        sight,
+                    let tests = RecordConditions::build(sight, &query.filters)?;
+                    parts.push(AggregatePart {
+                        scope: sight,
                         collection,
-                        tests,
+                        conditions: tests,
                     });
                 }
             }
             let mut total = 0;
             for part in &parts {
-                total += part.total(tx)?;
+                total += part.count_records(tx)?;
             }
             let mut answer = json!({
                 "object": "aggregation",
@@ -216,13 +203,13 @@ impl Records {
             });
             let limit = query.limit.unwrap_or(DEFAULT_GROUPS);
             if let Some(field) = &query.group_by {
-                let (groups, other) = grouped(tx, &parts, field, total, limit)?;
+                let (groups, other) = group_by_value(tx, &parts, field, total, limit)?;
                 answer["groups"] = groups;
                 answer["limit"] = json!(limit);
                 answer["other_count"] = json!(other);
             } else if let Some((field, granularity)) = &query.group_by_time {
-                let zone = zone(query.time_zone.as_deref())?;
-                let (groups, other) = by_time(tx, &parts, field, *granularity, &zone, total, limit)?;
+                let zone = parse_time_zone(query.time_zone.as_deref())?;
+                let (groups, other) = group_by_time(tx, &parts, field, *granularity, &zone, total, limit)?;
                 answer["groups"] = groups;
                 answer["limit"] = json!(limit);
                 answer["other_count"] = json!(other);
@@ -240,8 +227,8 @@ impl Records {
     }
 }
 
-/// Whether this may be asked: every part of it declared, and granted.
-fn allowed(sight: &Sight, query: &Aggregate) -> Result<()> {
+/// Checks that every part of the request is declared for the stream and visible to the caller.
+fn check_allowed(sight: &StreamScope, query: &AggregateQuery) -> Result<()> {
     let own = &sight.stream().query.aggregations;
     let check = |param: &'static str, field: &str, list: &[String]| {
         if sight.stream().field(field).is_none() {
@@ -250,9 +237,10 @@ fn allowed(sight: &Sight, query: &Aggregate) -> Result<()> {
                 sight.stream().name,
                 rung_ladder::head(field, 100)
             );
-            return Err(Error::refused(Code::UnknownField, param, why));
+            let error = Error::invalid_with_code(Code::UnknownField, param, why);
+            return Err(error.with_similar_names(field, sight.visible_fields()));
         }
-        if !sight.shows(field) {
+        if !sight.shows_field(field) {
             return Err(Error::FieldNotGranted {
                 field: field.to_owned(),
                 param,
@@ -262,32 +250,34 @@ fn allowed(sight: &Sight, query: &Aggregate) -> Result<()> {
             let known: Vec<&str> = list
                 .iter()
                 .map(String::as_str)
-                .filter(|own| sight.shows(own))
+                .filter(|own| sight.shows_field(own))
                 .collect();
             let known = if known.is_empty() {
-                "no field is".to_owned()
+                "none".to_owned()
             } else {
                 known.join(", ")
             };
-            return Err(Error::invalid(
+            return Err(Error::invalid_request(
                 param,
-                format!("{field} is not declared for this; declared: {known}"),
+                format!("{field} is not declared for this aggregate; declared: {known}"),
             ));
         }
         Ok(())
     };
     match (query.metric, &query.field) {
-        (Metric::Count, Some(_)) => return Err(Error::invalid("field", "count takes no field")),
+        (Metric::Count, Some(_)) => {
+            return Err(Error::invalid_request("field", "count takes no field"));
+        }
         (Metric::Count, None) => {
             if !own.count {
-                return Err(Error::invalid(
+                return Err(Error::invalid_request(
                     "metric",
                     "count is not declared for this stream",
                 ));
             }
         }
         (metric, None) => {
-            return Err(Error::invalid(
+            return Err(Error::invalid_request(
                 "field",
                 format!("{} needs a field", metric.name()),
             ));
@@ -299,7 +289,7 @@ fn allowed(sight: &Sight, query: &Aggregate) -> Result<()> {
     }
     if (query.group_by.is_some() || query.group_by_time.is_some()) && query.metric != Metric::Count
     {
-        return Err(Error::invalid("metric", "groups are counted: metric=count"));
+        return Err(Error::invalid_request("metric", "groups need metric=count"));
     }
     if let Some(field) = &query.group_by {
         check("group_by", field, &own.group_by)?;
@@ -310,61 +300,62 @@ fn allowed(sight: &Sight, query: &Aggregate) -> Result<()> {
     Ok(())
 }
 
-fn zone(name: Option<&str>) -> Result<TimeZone> {
+fn parse_time_zone(name: Option<&str>) -> Result<TimeZone> {
     match name {
         None => Ok(TimeZone::UTC),
         Some(name) => TimeZone::get(name).map_err(|_| {
             let why = format!(
-                "time_zone: {} is no time zone of the IANA list",
+                "time_zone: {} is not a time zone of the IANA list",
                 rung_ladder::head(name, 100)
             );
-            Error::invalid("time_zone", why)
+            Error::invalid_request("time_zone", why)
         }),
     }
 }
 
-impl Part<'_> {
-    fn total(&self, tx: &mut dyn Tx) -> Result<i64> {
-        let reading = Reading {
+impl AggregatePart<'_> {
+    fn count_records(&self, tx: &mut dyn Tx) -> Result<i64> {
+        let reading = CollectionScan {
             collection: self.collection,
-            tests: &self.tests,
-            order: Order::Asc,
+            conditions: &self.conditions,
+            order: SortOrder::Asc,
             version: i64::MAX,
-            past: false,
+            is_past: false,
         };
         reading.count(tx)
     }
 
-    /// What is asked of the facts of a field, for the records that are meant.
-    fn of(&self, what: &str, field: &str) -> Result<Sql<'_>> {
-        let (no, _) = filter::indexed(self.collection, field)?;
-        let mut sql = Sql::new(&format!("SELECT {what} FROM fact f WHERE f.subject = "));
+    /// Builds a query that selects `what` from the index of a field, for the matching records.
+    fn index_query(&self, what: &str, field: &str) -> Result<SqlBuilder<'_>> {
+        let (no, _) = filter::indexed_field(self.collection, field)?;
+        let mut sql = SqlBuilder::new(&format!("SELECT {what} FROM fact f WHERE f.subject = "));
         sql.bind(self.collection.subject)
             .push(" AND f.collection = ")
             .bind(self.collection.no);
         sql.push(" AND f.field = ").bind(no);
-        self.tests.conditions(&mut sql, self.collection, "f", None);
+        self.conditions
+            .push_conditions(&mut sql, self.collection, "f", None);
         Ok(sql)
     }
 
-    /// The value of a key; of a text too long for one, from a record that has it.
-    fn value(&self, tx: &mut dyn Tx, key: &[u8], version: i64, field: &str) -> Result<Json> {
-        if let Some(value) = key::value(key) {
+    /// Decodes an index key. A text too long for a key is read from the record.
+    fn decode_value(&self, tx: &mut dyn Tx, key: &[u8], version: i64, field: &str) -> Result<Json> {
+        if let Some(value) = key::decode_value(key) {
             return Ok(value);
         }
-        let found = tx.one(
+        let found = tx.query_one(
             "SELECT data, lifted FROM record WHERE subject = ?1 AND collection = ?2 AND version = ?3",
             crate::store::params![self.collection.subject, self.collection.no, version],
             |row| {
-                let lifted = document::lifted(row.maybe_text(1)?)?;
+                let lifted = document::parse_lifted(row.maybe_text(1)?)?;
                 let lifted = lifted.iter().any(|long| long.field == field);
-                let data = document::mended(row.text(0)?);
+                let data = document::replace_lone_surrogates(row.text(0)?);
                 Ok((serde_json::from_str::<Json>(&data)?, lifted))
             },
         )?;
         match found {
             None => Ok(Json::Null),
-            Some((_, true)) => Ok(Json::String(document::whole(
+            Some((_, true)) => Ok(Json::String(document::read_lifted_text(
                 tx,
                 self.collection,
                 version,
@@ -375,9 +366,9 @@ impl Part<'_> {
     }
 }
 
-fn grouped(
+fn group_by_value(
     tx: &mut dyn Tx,
-    parts: &[Part<'_>],
+    parts: &[AggregatePart<'_>],
     field: &str,
     total: i64,
     limit: usize,
@@ -385,13 +376,13 @@ fn grouped(
     let mut counts: HashMap<String, (Json, i64)> = HashMap::new();
     let mut known = 0;
     for part in parts {
-        let mut sql = part.of("f.value, count(*), max(f.version)", field)?;
+        let mut sql = part.index_query("f.value, count(*), max(f.version)", field)?;
         sql.push(" GROUP BY f.value");
-        let rows = tx.all(&sql.text, &sql.params, |row| {
+        let rows = tx.query_all(&sql.text, &sql.params, |row| {
             Ok((row.bytes(0)?.to_vec(), row.int(1)?, row.int(2)?))
         })?;
         for (key, count, version) in rows {
-            let value = part.value(tx, &key, version, field)?;
+            let value = part.decode_value(tx, &key, version, field)?;
             known += count;
             counts.entry(value.to_string()).or_insert((value, 0)).1 += count;
         }
@@ -410,9 +401,9 @@ fn grouped(
     Ok((groups.into(), other))
 }
 
-fn by_time(
+fn group_by_time(
     tx: &mut dyn Tx,
-    parts: &[Part<'_>],
+    parts: &[AggregatePart<'_>],
     field: &str,
     granularity: Granularity,
     zone: &TimeZone,
@@ -420,56 +411,56 @@ fn by_time(
     limit: usize,
 ) -> Result<(Json, i64)> {
     let mut counts: BTreeMap<DateTime, i64> = BTreeMap::new();
-    // Whether there may be later stretches than those that were counted.
+    // True if there may be later buckets than those counted.
     let mut cut = false;
     for part in parts {
-        let field_of = part.sight.stream().field(field);
+        let field_of = part.scope.stream().field(field);
         let zone = match field_of {
             Some(field) if field.date_only => &TimeZone::UTC,
             _ => zone,
         };
-        // Where a stretch begins, and the first key after it.
-        let stretch = |at: Moment| {
-            let start = granularity.floor(at.to_civil(zone));
-            let end = granularity.next(start);
-            let end = end.map(|end| key::moment_key(Moment::from_civil(end, zone)));
-            (start, end.unwrap_or_else(|| key::TIMES.1.to_vec()))
+        // Returns the start of a bucket and the first key after the bucket.
+        let stretch = |at: CalendarTime| {
+            let start = granularity.bucket_start(at.to_civil(zone));
+            let end = granularity.next_bucket(start);
+            let end = end.map(|end| key::moment_key(CalendarTime::from_civil(end, zone)));
+            (start, end.unwrap_or_else(|| key::TIME_KEYS.1.to_vec()))
         };
-        if part.tests.is_empty() {
-            // One look at where a stretch begins, one at how many are in it. More than are shown is never needed.
-            let mut from = key::TIMES.0.to_vec();
+        if part.conditions.is_empty() {
+            // Per bucket, one query finds its start and one counts its records. Stops at the number of groups returned.
+            let mut from = key::TIME_KEYS.0.to_vec();
             for shown in 0..=limit {
                 cut |= shown == limit;
-                let mut sql = part.of("f.value", field)?;
+                let mut sql = part.index_query("f.value", field)?;
                 sql.push(" AND f.value >= ")
                     .bind(&from)
                     .push(" AND f.value < ")
-                    .bind(key::TIMES.1);
+                    .bind(key::TIME_KEYS.1);
                 sql.push(" ORDER BY f.value LIMIT 1");
-                let first = tx.one(&sql.text, &sql.params, |row| {
-                    Ok(key::instant(row.bytes(0)?))
+                let first = tx.query_one(&sql.text, &sql.params, |row| {
+                    Ok(key::decode_moment(row.bytes(0)?))
                 })?;
                 let Some(first) = first.flatten() else {
                     break;
                 };
                 let (start, to) = stretch(first);
-                let mut sql = part.of("count(*)", field)?;
+                let mut sql = part.index_query("count(*)", field)?;
                 sql.push(" AND f.value >= ")
                     .bind(&from)
                     .push(" AND f.value < ")
                     .bind(&to);
                 *counts.entry(start).or_default() += tx
-                    .one(&sql.text, &sql.params, |row| row.int(0))?
+                    .query_one(&sql.text, &sql.params, |row| row.int(0))?
                     .unwrap_or(0);
                 from = to;
             }
             continue;
         }
-        let mut sql = part.of("f.value, count(*)", field)?;
+        let mut sql = part.index_query("f.value, count(*)", field)?;
         sql.push(" AND f.value >= ")
-            .bind(key::TIMES.0)
+            .bind(key::TIME_KEYS.0)
             .push(" AND f.value < ")
-            .bind(key::TIMES.1);
+            .bind(key::TIME_KEYS.1);
         sql.push(" GROUP BY f.value ORDER BY f.value");
         let mut now: Option<(DateTime, Vec<u8>)> = None;
         tx.query(&sql.text, &sql.params, &mut |row| {
@@ -481,7 +472,7 @@ fn by_time(
             let start = if let Some(start) = same {
                 start
             } else {
-                let Some(at) = key::instant(value) else {
+                let Some(at) = key::decode_moment(value) else {
                     return Ok(true);
                 };
                 let (start, end) = stretch(at);
@@ -494,7 +485,7 @@ fn by_time(
     }
     let mut groups: Vec<(Json, i64)> = counts
         .into_iter()
-        .map(|(start, count)| (json!(granularity.label(start)), count))
+        .map(|(start, count)| (json!(granularity.bucket_label(start)), count))
         .collect();
     let timed: i64 = groups.iter().map(|(_, count)| count).sum();
     if !cut && total > timed {
@@ -509,13 +500,13 @@ fn by_time(
     Ok((groups.into(), total - shown))
 }
 
-fn sum(tx: &mut dyn Tx, parts: &[Part<'_>], field: &str) -> Result<Json> {
+fn sum(tx: &mut dyn Tx, parts: &[AggregatePart<'_>], field: &str) -> Result<Json> {
     let (mut whole, mut broken, mut lost, mut any, mut exact) = (0i128, 0f64, 0f64, false, true);
     for part in parts {
-        let mut sql = part.of("f.value, count(*)", field)?;
+        let mut sql = part.index_query("f.value, count(*)", field)?;
         sql.push(" GROUP BY f.value");
         tx.query(&sql.text, &sql.params, &mut |row| {
-            let Some(Json::Number(number)) = key::value(row.bytes(0)?) else {
+            let Some(Json::Number(number)) = key::decode_value(row.bytes(0)?) else {
                 return Ok(true);
             };
             any = true;
@@ -530,7 +521,7 @@ fn sum(tx: &mut dyn Tx, parts: &[Part<'_>], field: &str) -> Result<Json> {
                 exact = false;
                 #[allow(clippy::cast_precision_loss)]
                 let count = count as f64;
-                // What each step rounds away is kept, and given back in the end.
+                // Neumaier summation: the rounding error of each step is added back at the end.
                 let added = number.as_f64().unwrap_or(0.0) * count;
                 let next = broken + added;
                 lost += if broken.abs() >= added.abs() {
@@ -554,36 +545,36 @@ fn sum(tx: &mut dyn Tx, parts: &[Part<'_>], field: &str) -> Result<Json> {
     Ok(Number::from_f64(all).map_or(Json::Null, Json::Number))
 }
 
-fn extreme(tx: &mut dyn Tx, parts: &[Part<'_>], field: &str, most: bool) -> Result<Json> {
+fn extreme(tx: &mut dyn Tx, parts: &[AggregatePart<'_>], field: &str, most: bool) -> Result<Json> {
     let direction = if most { "DESC" } else { "ASC" };
     let mut best: Option<(Vec<u8>, Json)> = None;
     for part in parts {
-        let mut sql = part.of("f.value, f.version", field)?;
+        let mut sql = part.index_query("f.value, f.version", field)?;
         sql.push(&format!(" ORDER BY f.value {direction} LIMIT 1"));
-        let found = tx.one(&sql.text, &sql.params, |row| {
+        let found = tx.query_one(&sql.text, &sql.params, |row| {
             Ok((row.bytes(0)?.to_vec(), row.int(1)?))
         })?;
         if let Some((key, version)) = found
             && best.as_ref().is_none_or(|(own, _)| (key > *own) == most)
         {
-            let value = part.value(tx, &key, version, field)?;
+            let value = part.decode_value(tx, &key, version, field)?;
             best = Some((key, value));
         }
     }
     Ok(best.map_or(Json::Null, |(_, value)| value))
 }
 
-fn distinct(tx: &mut dyn Tx, parts: &[Part<'_>], field: &str) -> Result<Json> {
+fn distinct(tx: &mut dyn Tx, parts: &[AggregatePart<'_>], field: &str) -> Result<Json> {
     if let [part] = parts {
-        let sql = part.of("count(DISTINCT f.value)", field)?;
+        let sql = part.index_query("count(DISTINCT f.value)", field)?;
         return Ok(json!(
-            tx.one(&sql.text, &sql.params, |row| row.int(0))?
+            tx.query_one(&sql.text, &sql.params, |row| row.int(0))?
                 .unwrap_or(0)
         ));
     }
     let mut all: HashSet<Vec<u8>> = HashSet::new();
     for part in parts {
-        let sql = part.of("DISTINCT f.value", field)?;
+        let sql = part.index_query("DISTINCT f.value", field)?;
         tx.query(&sql.text, &sql.params, &mut |row| {
             all.insert(row.bytes(0)?.to_vec());
             Ok(true)

@@ -1,94 +1,84 @@
-//! Bytes that belong to records: kept once by their digest, and seen by whoever sees a record that refers to them.
+//! Blobs of records. Each is stored once, by its digest, and readable by every caller that sees a record referring to
+//! it.
 
 use std::ops::Range;
 
 use data_encoding::HEXLOWER;
-use rung_fault::Code;
+use rung_fault::{Code, Coded as _};
 use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 
-use crate::connections::{collection, to_write};
-use crate::declaration::slug;
-use crate::filter::Tests;
-use crate::page::{STORED, Stored};
-use crate::scope::{Bearer, Choice};
-use crate::store::{Insert, Value, params};
+use crate::connections::{ensure_collection, writable_connection};
+use crate::declaration::connector_slug;
+use crate::filter::RecordConditions;
+use crate::page::{STORED, StoredRecord};
+use crate::scope::{Bearer, ConnectionFilter};
+use crate::store::{BulkInsert, Value, params};
 use crate::write;
 use crate::{Error, Records, Result};
 
-/// An upload that takes longer was given up.
+/// Age at which an unfinished upload is deleted.
 const MAX_UPLOAD_MS: i64 = 24 * 60 * 60 * 1_000;
-/// Bytes of a piece.
+/// Size of a stored part.
 const PART_BYTES: usize = 256 * 1024;
 
-const PARTS: Insert = Insert {
+const INSERT_PARTS: BulkInsert = BulkInsert {
     into: "INSERT INTO blob_part (subject, blob, start, bytes)",
     width: 4,
     conflict: "ON CONFLICT DO NOTHING",
 };
 
-/// To which record bytes are given.
+/// Metadata of an upload: the record to which the blob belongs, and its type.
 #[derive(Debug, Clone)]
 pub struct BlobUpload {
-    /// The connector.
     pub connector_id: String,
-    /// The connection; the default one if none is named.
+    /// The connection. `None`: the default one.
     pub connection_id: Option<String>,
-    /// The stream.
     pub stream: String,
-    /// The record.
     pub record_key: String,
-    /// What they are.
     pub mime_type: Option<String>,
 }
 
-/// Bytes that are kept.
+/// A stored blob.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Blob {
-    /// Their name.
     pub blob_id: String,
-    /// Their digest.
     pub sha256: String,
-    /// How many.
     pub size_bytes: u64,
-    /// What they are.
     pub mime_type: String,
 }
 
 impl Records {
-    /// Keeps bytes. The same bytes are kept once.
-    pub fn upload(
+    /// Stores a blob and binds it to a record. Identical bytes are stored once.
+    pub fn upload_blob(
         &self,
         bearer: &Bearer,
         upload: &BlobUpload,
         bytes: &mut dyn std::io::Read,
     ) -> Result<Blob> {
         bearer.require_owner()?;
-        let connector = slug(&upload.connector_id);
+        let connector = connector_slug(&upload.connector_id);
         let now_ms = self.now_ms();
-        // They go in under a name of their own, and get their true one when all have come.
-        let aside = crate::records::fresh_id(&aside_before(now_ms))?;
+        // Parts are stored under a temporary id until the upload is complete and its digest is known.
+        let aside = crate::records::generate_id(&upload_id_prefix(now_ms))?;
         let mime_type = upload
             .mime_type
             .clone()
             .unwrap_or_else(|| "application/octet-stream".to_owned());
         if mime_type.len() > 200 || mime_type.chars().any(|c| c.is_control() || !c.is_ascii()) {
-            return Err(Error::invalid(
+            return Err(Error::invalid_request(
                 "mime_type",
-                "mime_type: a plain media type is needed",
+                "mime_type must be a media type of at most 200 ASCII characters",
             ));
         }
-        let kept = self.keep_parts(bearer, &aside, bytes).and_then(|(sha256, size)| {
-            self.store.writing(|tx| {
-                write::lock(tx, bearer.subject)?;
-                let declaration = self.declaration(tx, &connector)?;
-                let declaration =
-                    declaration.ok_or_else(|| Error::NotFound(format!("no connector is named {connector}")))?;
-                let stream = declaration.stream(&upload.stream);
-                let stream = stream.ok_or_else(|| Error::NotFound(format!("no stream is named {}", upload.stream)))?;
+        let kept = self.store_parts(bearer, &aside, bytes).and_then(|(sha256, size)| {
+            self.store.write_tx(|tx| {
+                write::lock_subject(tx, bearer.subject)?;
+                let declaration = self.required_declaration(tx, &connector)?;
+                let stream = declaration.required_stream(&upload.stream)?;
                 let connection =
-                    to_write(tx, bearer.subject, &connector, upload.connection_id.as_deref(), now_ms)?;
-                let collection = collection(tx, bearer.subject, &connection.id, stream)?;
+                    writable_connection(tx, bearer.subject, &connector, upload.connection_id.as_deref(), now_ms)?;
+                let collection = ensure_collection(tx, bearer.subject, &connection.id, stream)?;
                 let blob_id = format!("blob_sha256_{sha256}");
                 let stored = i64::try_from(size).unwrap_or(i64::MAX);
                 let fresh = tx.execute(
@@ -114,8 +104,8 @@ impl Records {
                 })
             })
         });
-        // What came and is not needed, or did not come whole.
-        let left = self.store.writing(|tx| {
+        // Delete the parts of a duplicate or incomplete upload.
+        let left = self.store.write_tx(|tx| {
             tx.execute(
                 "DELETE FROM blob_part WHERE subject = ?1 AND blob = ?2",
                 params![bearer.subject, &aside],
@@ -124,8 +114,8 @@ impl Records {
         kept.and_then(|blob| left.map(|_| blob))
     }
 
-    /// Keeps bytes under a name of their own, a piece at a time: others write while they come.
-    fn keep_parts(
+    /// Stores parts under a temporary id. Each part is its own transaction, so that other writers are not blocked.
+    fn store_parts(
         &self,
         bearer: &Bearer,
         aside: &str,
@@ -135,7 +125,7 @@ impl Records {
         let mut size = 0u64;
         let mut piece = vec![0; PART_BYTES];
         loop {
-            let got = fill(bytes, &mut piece)?;
+            let got = read_part(bytes, &mut piece)?;
             if got == 0 {
                 return Ok((HEXLOWER.encode(&digest.finalize()), size));
             }
@@ -147,31 +137,31 @@ impl Records {
                 Value::Int(start),
                 Value::Bytes(&piece[..got]),
             ];
-            self.store.writing(|tx| tx.insert(PARTS, &row))?;
+            self.store.write_tx(|tx| tx.insert(INSERT_PARTS, &row))?;
             size += got as u64;
         }
     }
 
-    /// What is known of bytes, if a record that may be seen refers to them.
-    pub fn blob(&self, bearer: &Bearer, id: &str, choice: &Choice) -> Result<Blob> {
-        self.store.reading(|tx| {
-            let known = tx.one(
+    /// Returns the metadata of a blob, if a visible record refers to it.
+    pub fn blob(&self, bearer: &Bearer, id: &str, choice: &ConnectionFilter) -> Result<Blob> {
+        self.store.read_tx(|tx| {
+            let known = tx.query_one(
                 "SELECT sha256, size_bytes FROM blob WHERE subject = ?1 AND id = ?2",
                 params![bearer.subject, id],
                 |row| Ok((row.text(0)?.to_owned(), row.int(1)?)),
             )?;
             let (sha256, size) = known.ok_or(Error::BlobNotFound)?;
-            let bindings = tx.all(
+            let bindings = tx.query_all(
                 "SELECT collection, key, mime_type FROM blob_binding WHERE subject = ?1 AND blob = ?2",
                 params![bearer.subject, id],
                 |row| Ok((row.int(0)?, row.text(1)?.to_owned(), row.text(2)?.to_owned())),
             )?;
-            let sights = self.sights(tx, bearer, choice).map_err(|error| match error {
-                Error::ConnectionNotFound => Error::BlobNotFound,
-                other => other,
+            let sights = self.visible_scopes(tx, bearer, choice).map_err(|error| match error.code() {
+                Code::ConnectionNotFound => Error::BlobNotFound,
+                _ => error,
             })?;
             let mut found = Vec::new();
-            for sight in sights.iter().filter(|sight| sight.shows("blob_ref")) {
+            for sight in sights.iter().filter(|sight| sight.shows_field("blob_ref")) {
                 let Some(collection) = &sight.collection else {
                     continue;
                 };
@@ -180,13 +170,13 @@ impl Records {
                         "SELECT {STORED} FROM record r WHERE r.subject = ?1 AND r.collection = ?2 AND r.key = ?3
                          AND r.until = 9223372036854775807 AND r.deleted = 0"
                     );
-                    let row = tx.one(&sql, params![collection.subject, collection.no, key], Stored::read)?;
+                    let row = tx.query_one(&sql, params![collection.subject, collection.no, key], StoredRecord::from_row)?;
                     let Some(row) = row else {
                         continue;
                     };
                     let data: Json = serde_json::from_str(&row.data)?;
                     let refers = data["blob_ref"]["blob_id"].as_str() == Some(id);
-                    if refers && Tests::of(sight, &[])?.hold(&row.key, &row.data, &row.lifted)? {
+                    if refers && RecordConditions::build(sight, &[])?.matches(&row.key, &row.data, &row.lifted)? {
                         let told = data["blob_ref"]["mime_type"].as_str();
                         found.push((sight, told.unwrap_or(mime_type).to_owned()));
                     }
@@ -210,11 +200,11 @@ impl Records {
         })
     }
 
-    /// Some bytes of a blob that was found. At most a piece at a time.
+    /// Reads a range of a blob, at most one part.
     pub fn blob_bytes(&self, bearer: &Bearer, blob: &Blob, range: Range<u64>) -> Result<Vec<u8>> {
         let start = i64::try_from(range.start).unwrap_or(i64::MAX);
-        let found = self.store.reading(|tx| {
-            tx.one(
+        let found = self.store.read_tx(|tx| {
+            tx.query_one(
                 "SELECT start, bytes FROM blob_part WHERE subject = ?1 AND blob = ?2 AND start <= ?3 ORDER BY start DESC LIMIT 1",
                 params![bearer.subject, &blob.blob_id, start],
                 |row| {
@@ -229,32 +219,32 @@ impl Records {
     }
 }
 
-/// What the names of uploads begin with that began at a moment: those that began earlier come before it.
-fn aside_before(ms: i64) -> String {
+/// Returns the id prefix of uploads begun at `ms`. Prefixes sort by time.
+fn upload_id_prefix(ms: i64) -> String {
     format!("upload_{ms:020}")
 }
 
 impl Records {
-    /// Clears away what came of uploads that nobody ended.
-    pub(crate) fn drop_uploads(&self, subject: i64) -> Result<()> {
-        let oldest = aside_before(self.now_ms().saturating_sub(MAX_UPLOAD_MS));
+    /// Deletes the parts of abandoned uploads.
+    pub(crate) fn delete_abandoned_uploads(&self, subject: i64) -> Result<()> {
+        let oldest = upload_id_prefix(self.now_ms().saturating_sub(MAX_UPLOAD_MS));
         let left = "FROM blob_part WHERE subject = ?1 AND blob >= 'upload_' AND blob < ?2";
         let params = params![subject, &oldest];
-        // Most of the time there is nothing to do, and looking holds nobody up.
+        // Check with a read transaction first, because usually nothing is due.
         let any = format!("SELECT 1 {left} LIMIT 1");
         if self
             .store
-            .reading(|tx| tx.one(&any, params, |_| Ok(())))?
+            .read_tx(|tx| tx.query_one(&any, params, |_| Ok(())))?
             .is_some()
         {
             let delete = format!("DELETE {left}");
-            self.store.writing(|tx| tx.execute(&delete, params))?;
+            self.store.write_tx(|tx| tx.execute(&delete, params))?;
         }
         Ok(())
     }
 }
 
-fn fill(from: &mut dyn std::io::Read, into: &mut [u8]) -> Result<usize> {
+fn read_part(from: &mut dyn std::io::Read, into: &mut [u8]) -> Result<usize> {
     let mut got = 0;
     while got < into.len() {
         match from.read(&mut into[got..]) {
@@ -262,9 +252,9 @@ fn fill(from: &mut dyn std::io::Read, into: &mut [u8]) -> Result<usize> {
             Ok(more) => got += more,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(error) => {
-                return Err(Error::invalid(
+                return Err(Error::invalid_request(
                     "",
-                    format!("the body did not come whole: {error}"),
+                    format!("the body is incomplete: {error}"),
                 ));
             }
         }

@@ -56,11 +56,11 @@ impl Seal {
         bookmark: &str,
     ) -> Result<T> {
         let refused = || {
-            Error::refused(
+            Error::invalid_with_code(
                 Code::InvalidCursor,
                 param,
                 format!(
-                    "{param} was not given out for this request: send back next_cursor as it came, with the same parameters"
+                    "{param} does not belong to this request: send next_cursor unchanged, with the same parameters"
                 ),
             )
         };

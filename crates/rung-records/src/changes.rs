@@ -1,4 +1,4 @@
-//! What has changed since somebody last looked, as far as they may see it.
+//! The changes of a stream since a cursor, restricted to what the caller may see.
 
 use rung_fault::Code;
 use serde::{Deserialize, Serialize};
@@ -6,108 +6,101 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::document;
-use crate::filter::{Filter, Tests};
-use crate::page::{self, Among, STORED, Shown, Stored, record_json};
-use crate::records::moment;
-use crate::scope::{Bearer, Choice, Sight};
+use crate::filter::{RecordConditions, RecordFilter};
+use crate::page::{self, Projection, RecordRendering, STORED, StoredRecord, record_json};
+use crate::records::format_moment;
+use crate::scope::{Bearer, ConnectionFilter, StreamScope};
 use crate::store::{Tx, params};
 use crate::{Error, Records, Result};
 
-/// Changes that are asked for.
+/// A request for changes.
 #[derive(Debug, Clone, Default)]
 pub struct ChangesQuery {
-    /// The stream.
     pub stream: String,
-    /// Of which connection.
-    pub choice: Choice,
-    /// `beginning`, or where the last look ended.
+    pub choice: ConnectionFilter,
+    /// `beginning`, or the `next_changes_since` of an earlier response.
     pub since: String,
-    /// Where a page of this look ended.
+    /// The `next_cursor` of an earlier page of the same request.
     pub cursor: Option<String>,
-    /// How many.
     pub limit: usize,
-    /// The fields.
     pub fields: Option<Vec<String>>,
-    /// A view in place of fields.
+    /// A named view, instead of fields.
     pub view: Option<String>,
-    /// Which records.
-    pub filters: Vec<Filter>,
+    pub filters: Vec<RecordFilter>,
 }
 
-/// A page of changes.
 #[derive(Debug, Clone)]
-pub struct Changes {
-    /// Records as they are now, and what is gone.
+pub struct ChangesPage {
+    /// Changed records in their current version, and deletions.
     pub records: Vec<Box<RawValue>>,
-    /// Whether there are more.
     pub has_more: bool,
-    /// Where to go on in this look.
+    /// The cursor of the next page of this request.
     pub next_cursor: Option<String>,
-    /// Where the next look begins.
+    /// The `since` of the next request.
     pub next_changes_since: String,
 }
 
-/// The first look.
+/// The `since` of the first request.
 const BEGINNING: &str = "beginning";
 
 #[derive(Serialize, Deserialize)]
-struct Bookmark {
+struct ChangesSince {
     v: i64,
 }
 
-/// Of a look from one version to another, how far it has come.
+/// The version range of a request (`from`, `to`) and the version reached (`at`).
 #[derive(Serialize, Deserialize)]
-struct Place {
+struct ChangesPosition {
     from: i64,
     to: i64,
     at: i64,
 }
 
-/// Rows that are looked at together.
-const ROWS: i64 = 200;
+/// Rows read per query.
+const ROWS_PER_QUERY: i64 = 200;
 
 impl Records {
-    /// What has changed.
-    pub fn changes(&self, bearer: &Bearer, query: &ChangesQuery) -> Result<Changes> {
-        self.store.reading(|tx| {
-            let sights = self.sights_of(tx, bearer, &query.choice, &query.stream)?;
-            let shown = Shown::of(&sights, bearer, query.fields.as_deref(), query.view.as_deref())?;
+    /// Returns a page of changes.
+    pub fn changes(&self, bearer: &Bearer, query: &ChangesQuery) -> Result<ChangesPage> {
+        self.store.read_tx(|tx| {
+            let sights = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
+            let shown = Projection::of(&sights, bearer, query.fields.as_deref(), query.view.as_deref())?;
             let [sight] = sights.as_slice() else {
                 return Err(Error::Ambiguous {
                     code: Code::InvalidArguments,
-                    message: "changes are of one connection: name it with connection_id".to_owned(),
-                    candidates: sights.iter().map(Sight::candidate).collect(),
+                    message: "changes are read from one connection: name it with connection_id".to_owned(),
+                    candidates: sights.iter().map(StreamScope::candidate).collect(),
                 });
             };
-            crate::filter::check(sight, &query.filters)?;
+            crate::filter::check_filters(sight, &query.filters)?;
             let mut filters = query.filters.clone();
             filters.sort();
-            let filters: Vec<_> = filters.iter().map(|one| json!([one.field, one.bound, one.value])).collect();
+            let filters: Vec<_> = filters.iter().map(|one| json!([one.field, one.operator, one.value])).collect();
             let question = json!(["changes", query.stream, sight.connection.id, filters]).to_string();
-            let authority = bearer.authority();
+            let authority = bearer.cursor_authority();
             let from = if query.since == BEGINNING {
                 0
             } else {
-                let opened = self.seal.open::<Bookmark>(&authority, &question, "changes_since", &query.since);
+                let opened = self.seal.open::<ChangesSince>(&authority, &question, "changes_since", &query.since);
                 let refused = |_| {
-                    let why = "changes_since is \"beginning\" or the next_changes_since of an earlier answer to the same request";
-                    Error::refused(Code::InvalidCursor, "changes_since", why)
+                    let why = "changes_since must be \"beginning\" or the next_changes_since of an earlier response to the same request";
+                    Error::invalid_with_code(Code::InvalidCursor, "changes_since", why)
                 };
                 opened.map_err(refused)?.v
             };
             let mut place = match &query.cursor {
-                Some(cursor) => self.seal.open::<Place>(&authority, &question, "cursor", cursor)?,
-                None => Place {
+                Some(cursor) => self.seal.open::<ChangesPosition>(&authority, &question, "cursor", cursor)?,
+                None => ChangesPosition {
                     from,
-                    to: page::latest(tx, bearer.subject)?,
+                    to: page::latest_version(tx, bearer.subject)?,
                     at: from,
                 },
             };
-            let mut changes = Changes {
+            let mut changes = ChangesPage {
                 records: Vec::new(),
                 has_more: false,
                 next_cursor: None,
-                next_changes_since: self.seal.close(&authority, &question, &Bookmark { v: place.to })?,
+                next_changes_since: self.seal.close(&authority, &question, &ChangesSince { v: place.to })?,
             };
             let Some(collection) = &sight.collection else {
                 return Ok(changes);
@@ -115,10 +108,10 @@ impl Records {
             if place.from != 0 && place.from < collection.floor || place.to < collection.floor {
                 return Err(Error::CursorExpired);
             }
-            let looking = Looking {
-                sight,
-                tests: Tests::of(sight, &query.filters)?,
-                shown,
+            let looking = ChangeReader {
+                scope: sight,
+                conditions: RecordConditions::build(sight, &query.filters)?,
+                projection: shown,
             };
             let sql = format!(
                 "SELECT {STORED}, r.deleted, r.written_ms FROM record r WHERE r.subject = ?1 AND r.collection = ?2
@@ -128,13 +121,13 @@ impl Records {
                  ORDER BY r.version LIMIT ?5"
             );
             loop {
-                let rows = tx.all(
+                let rows = tx.query_all(
                     &sql,
-                    params![collection.subject, collection.no, place.at, place.to, ROWS],
-                    |row| Ok((Stored::read(row)?, row.int(6)? == 1, row.int(7)?)),
+                    params![collection.subject, collection.no, place.at, place.to, ROWS_PER_QUERY],
+                    |row| Ok((StoredRecord::from_row(row)?, row.int(6)? == 1, row.int(7)?)),
                 )?;
                 for (row, deleted, written_ms) in &rows {
-                    let json = looking.change(tx, row, *deleted, *written_ms, place.from)?;
+                    let json = looking.change_json(tx, row, *deleted, *written_ms, place.from)?;
                     if let Some(json) = json {
                         if changes.records.len() == query.limit {
                             changes.has_more = true;
@@ -145,7 +138,7 @@ impl Records {
                     }
                     place.at = row.version;
                 }
-                if i64::try_from(rows.len()).unwrap_or(0) < ROWS {
+                if i64::try_from(rows.len()).unwrap_or(0) < ROWS_PER_QUERY {
                     return Ok(changes);
                 }
             }
@@ -153,18 +146,18 @@ impl Records {
     }
 }
 
-struct Looking<'a> {
-    sight: &'a Sight,
-    tests: Tests,
-    shown: Shown,
+struct ChangeReader<'a> {
+    scope: &'a StreamScope,
+    conditions: RecordConditions,
+    projection: Projection,
 }
 
-impl Looking<'_> {
-    /// What is told of a change, if anything of it may be seen.
-    fn change(
+impl ChangeReader<'_> {
+    /// Renders a change, or returns `None` if the visible part of the record did not change.
+    fn change_json(
         &self,
         tx: &mut dyn Tx,
-        row: &Stored,
+        row: &StoredRecord,
         deleted: bool,
         written_ms: i64,
         from: i64,
@@ -172,59 +165,59 @@ impl Looking<'_> {
         let before = if from == 0 {
             None
         } else {
-            self.at(tx, &row.key, from)?
+            self.visible_at(tx, &row.key, from)?
         };
         if deleted {
             if before.is_none() {
                 return Ok(None);
             }
             let gone = json!({
-                "object": "record", "id": row.key, "stream": self.sight.stream().name, "deleted": true,
-                "deleted_at": moment(written_ms), "emitted_at": row.emitted_at,
-                "connection_id": self.sight.connection.id, "connector_instance_id": self.sight.connection.id,
+                "object": "record", "id": row.key, "stream": self.scope.stream().name, "deleted": true,
+                "deleted_at": format_moment(written_ms), "emitted_at": row.emitted_at,
+                "connection_id": self.scope.connection.id, "connector_instance_id": self.scope.connection.id,
             });
             return Ok(Some(RawValue::from_string(gone.to_string())?));
         }
-        let Some(now) = self.form(row)? else {
+        let Some(now) = self.visible_form(row)? else {
             return Ok(None);
         };
-        if before.is_some_and(|before| document::same(&before, &now)) {
+        if before.is_some_and(|before| document::is_same_json(&before, &now)) {
             return Ok(None);
         }
-        let shows = |field: &str| self.shown.shows(self.sight, field);
-        record_json(tx, self.sight, row, shows, &[], Among::Others).map(Some)
+        let shows = |field: &str| self.projection.includes(self.scope, field);
+        record_json(tx, self.scope, row, shows, &[], RecordRendering::ListItem).map(Some)
     }
 
-    /// What could be seen of a record at a moment.
-    fn at(&self, tx: &mut dyn Tx, key: &str, version: i64) -> Result<Option<String>> {
-        let Some(collection) = &self.sight.collection else {
+    /// Returns the visible part of a record as of a version.
+    fn visible_at(&self, tx: &mut dyn Tx, key: &str, version: i64) -> Result<Option<String>> {
+        let Some(collection) = &self.scope.collection else {
             return Ok(None);
         };
         let sql = format!(
             "SELECT {STORED} FROM record r WHERE r.subject = ?1 AND r.collection = ?2 AND r.key = ?3
              AND r.until > ?4 AND r.version <= ?4 AND r.deleted = 0"
         );
-        let row = tx.one(
+        let row = tx.query_one(
             &sql,
             params![collection.subject, collection.no, key, version],
-            Stored::read,
+            StoredRecord::from_row,
         )?;
         match row {
-            Some(row) => self.form(&row),
+            Some(row) => self.visible_form(&row),
             None => Ok(None),
         }
     }
 
-    /// What can be seen of a version. Long texts are told apart by their digests.
-    fn form(&self, row: &Stored) -> Result<Option<String>> {
-        if !self.tests.hold(&row.key, &row.data, &row.lifted)? {
+    /// Renders the visible part of a version. Long texts are represented by their digests.
+    fn visible_form(&self, row: &StoredRecord) -> Result<Option<String>> {
+        if !self.conditions.matches(&row.key, &row.data, &row.lifted)? {
             return Ok(None);
         }
         let mut out = Vec::with_capacity(row.data.len());
-        document::write(
+        document::write_object(
             &row.data,
             &row.lifted,
-            |field| self.shown.shows(self.sight, field),
+            |field| self.projection.includes(self.scope, field),
             |_, _| None,
             |field, out| {
                 let long = row.lifted.iter().find(|long| long.field == field);

@@ -1,28 +1,27 @@
-//! Sources and the accounts they collect from.
+//! Connectors and their connections.
 
 use serde_json::{Value, json};
 
-use crate::declaration::{Declaration, slug};
-use crate::records::{fresh_id, moment};
-use crate::scope::{Bearer, Collection, Connection, connection, connections};
+use crate::declaration::{Declaration, connector_slug};
+use crate::records::{format_moment, generate_id};
+use crate::scope::{Bearer, Collection, SourceConnection, connection, connections};
 use crate::store::{Tx, params};
 use crate::{Error, Records, Result};
 
-/// What an owner changes about a connection.
+/// A change by the owner to a connection.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionChange {
     /// `active` or `paused`.
     pub status: Option<String>,
-    /// A name for people.
     pub display_name: Option<String>,
 }
 
-/// Bytes of an id that somebody chooses.
+/// Maximum length of a connection id.
 const MAX_ID_BYTES: usize = 128;
 
-impl Connection {
-    /// As answers have it.
-    pub fn json(&self) -> Value {
+impl SourceConnection {
+    /// Renders the connection for a response.
+    pub fn to_json(&self) -> Value {
         json!({
             "object": "connection",
             "connection_id": self.id,
@@ -31,18 +30,18 @@ impl Connection {
             "connector_key": self.connector,
             "display_name": self.display_name,
             "status": self.status,
-            "created_at": moment(self.created_ms),
+            "created_at": format_moment(self.created_ms),
         })
     }
 }
 
 impl Records {
-    /// Takes in what a source says of itself. A later word replaces an earlier one.
-    pub fn register(&self, body: Value) -> Result<Declaration> {
-        let declaration = Declaration::read(body)?;
+    /// Registers a source declaration, replacing an earlier one.
+    pub fn register_source(&self, body: Value) -> Result<Declaration> {
+        let declaration = Declaration::parse(body)?;
         let now_ms = self.now_ms();
-        self.store.writing(|tx| {
-            let known = tx.one(
+        self.store.write_tx(|tx| {
+            let known = tx.query_one(
                 "SELECT registered_ms, body FROM connector WHERE id = ?1",
                 params![&declaration.connector],
                 |row| Ok((row.int(0)?, row.text(1)?.to_owned())),
@@ -50,7 +49,7 @@ impl Records {
             let body = declaration.body.to_string();
             let revision = match known {
                 Some((_, same)) if same == body => return Ok(()),
-                // Whoever has read the last one must see that there is another.
+                // The revision must grow, because cached declarations are compared by it.
                 Some((last, _)) => now_ms.max(last + 1),
                 None => now_ms,
             };
@@ -64,46 +63,44 @@ impl Records {
         Ok(declaration)
     }
 
-    /// A source as it was declared.
-    pub fn connector(&self, id: &str) -> Result<Value> {
-        let id = slug(id);
-        let found = self.store.reading(|tx| self.declaration(tx, &id))?;
+    /// Returns the declaration of a connector.
+    pub fn connector_declaration(&self, id: &str) -> Result<Value> {
+        let id = connector_slug(id);
+        let found = self.store.read_tx(|tx| self.declaration(tx, &id))?;
         let found = found.ok_or_else(|| Error::NotFound(format!("no connector is named {id}")))?;
         Ok(found.body.clone())
     }
 
-    /// The connections of the owner.
-    pub fn connections(&self, bearer: &Bearer) -> Result<Vec<Connection>> {
+    pub fn connections(&self, bearer: &Bearer) -> Result<Vec<SourceConnection>> {
         bearer.require_owner()?;
-        self.store.reading(|tx| connections(tx, bearer.subject))
+        self.store.read_tx(|tx| connections(tx, bearer.subject))
     }
 
-    /// Makes a connection, or gives one another name.
+    /// Creates or renames a connection. Returns it, and true if it is new.
     pub fn put_connection(
         &self,
         bearer: &Bearer,
         id: &str,
         connector_id: &str,
         display_name: Option<&str>,
-    ) -> Result<(Connection, bool)> {
+    ) -> Result<(SourceConnection, bool)> {
         bearer.require_owner()?;
         let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
         if id.is_empty() || id.len() > MAX_ID_BYTES || !id.bytes().all(plain) {
-            let why = "connection_id: 1 to 128 letters, digits, dots, dashes and underscores";
-            return Err(Error::invalid("connection_id", why));
+            let why =
+                "connection_id must have 1 to 128 letters, digits, dots, dashes and underscores";
+            return Err(Error::invalid_request("connection_id", why));
         }
-        named(display_name)?;
-        let connector = slug(connector_id);
+        check_display_name(display_name)?;
+        let connector = connector_slug(connector_id);
         let now_ms = self.now_ms();
-        self.store.writing(|tx| {
-            if self.declaration(tx, &connector)?.is_none() {
-                return Err(Error::NotFound(format!("no connector is named {connector}")));
-            }
+        self.store.write_tx(|tx| {
+            self.required_declaration(tx, &connector)?;
             let old = connection(tx, bearer.subject, id)?;
             if let Some(old) = &old {
                 if old.connector != connector {
-                    let why = format!("connection {id} is of {}", old.connector);
-                    return Err(Error::invalid("connector_id", why));
+                    let why = format!("connection {id} belongs to connector {}", old.connector);
+                    return Err(Error::invalid_request("connector_id", why));
                 }
                 tx.execute(
                     "UPDATE connection SET display_name = ?3 WHERE subject = ?1 AND id = ?2",
@@ -123,24 +120,27 @@ impl Records {
     }
 
     /// Pauses, resumes or renames a connection.
-    pub fn change_connection(
+    pub fn update_connection(
         &self,
         bearer: &Bearer,
         id: &str,
         change: &ConnectionChange,
-    ) -> Result<Connection> {
+    ) -> Result<SourceConnection> {
         bearer.require_owner()?;
-        named(change.display_name.as_deref())?;
+        check_display_name(change.display_name.as_deref())?;
         if let Some(status) = &change.status
             && !["active", "paused"].contains(&status.as_str())
         {
-            return Err(Error::invalid("status", "status: active or paused"));
+            return Err(Error::invalid_request(
+                "status",
+                "status must be active or paused",
+            ));
         }
-        self.store.writing(|tx| {
-            let old = connection(tx, bearer.subject, id)?.ok_or(Error::ConnectionNotFound)?;
-            if old.status == "revoked" {
-                return Err(Error::ConnectionNotFound);
-            }
+        self.store.write_tx(|tx| {
+            let old = connection(tx, bearer.subject, id)?.filter(|old| old.status != "revoked");
+            let Some(old) = old else {
+                return Err(connection_not_found(tx, bearer.subject, id)?);
+            };
             tx.execute(
                 "UPDATE connection SET status = ?3, display_name = ?4 WHERE subject = ?1 AND id = ?2",
                 params![
@@ -154,56 +154,67 @@ impl Records {
         })
     }
 
-    /// Revokes a connection: nobody reads it, nobody writes to it. What it holds stays until it is erased.
+    /// Revokes a connection: it can be neither read nor written. Its data stays until it is erased.
     pub fn revoke_connection(&self, bearer: &Bearer, id: &str) -> Result<()> {
         bearer.require_owner()?;
-        self.store.writing(|tx| {
+        self.store.write_tx(|tx| {
             let done = tx.execute(
                 "UPDATE connection SET status = 'revoked', is_default = 0 WHERE subject = ?1 AND id = ?2 AND status <> 'revoked'",
                 params![bearer.subject, id],
             )?;
             if done == 0 {
-                return Err(Error::ConnectionNotFound);
+                return Err(connection_not_found(tx, bearer.subject, id)?);
             }
             Ok(())
         })
     }
 }
 
-fn named(name: Option<&str>) -> Result<()> {
+/// Returns the owner's error for an unknown connection, with similar ids.
+fn connection_not_found(tx: &mut dyn Tx, subject: i64, id: &str) -> Result<Error> {
+    let known = connections(tx, subject)?;
+    let known = known.iter().filter(|one| one.status != "revoked");
+    Ok(Error::ConnectionNotFound.with_similar_names(id, known.map(|one| one.id.as_str())))
+}
+
+fn check_display_name(name: Option<&str>) -> Result<()> {
     match name {
         Some(name) if name.chars().count() > 200 || name.chars().any(char::is_control) => {
-            Err(Error::invalid(
+            Err(Error::invalid_request(
                 "display_name",
-                "display_name: 200 characters at most, and no control characters",
+                "display_name must have at most 200 characters and no control characters",
             ))
         }
         _ => Ok(()),
     }
 }
 
-/// The connection that records go to.
-pub(crate) fn to_write(
+/// Returns the connection that records are written to. Creates a default one if the connector has none.
+pub(crate) fn writable_connection(
     tx: &mut dyn Tx,
     subject: i64,
     connector: &str,
     id: Option<&str>,
     now_ms: i64,
-) -> Result<Connection> {
+) -> Result<SourceConnection> {
     let found = if let Some(id) = id {
-        let found = connection(tx, subject, id)?;
-        Some(
-            found
-                .filter(|one| one.connector == connector)
-                .ok_or(Error::InstanceNotFound)?,
-        )
+        let found = connection(tx, subject, id)?.filter(|one| one.connector == connector);
+        if found.is_none() {
+            let known = connections(tx, subject)?;
+            let known = known
+                .iter()
+                .filter(|one| one.connector == connector && one.status != "revoked");
+            let known = known.map(|one| one.id.as_str());
+            return Err(Error::InstanceNotFound.with_similar_names(id, known));
+        }
+        found
     } else {
         let own = connections(tx, subject)?.into_iter();
-        let own: Vec<Connection> = own
+        let own: Vec<SourceConnection> = own
             .filter(|one| one.connector == connector && one.status != "revoked")
             .collect();
         let chosen = own.iter().find(|one| one.is_default);
-        // One that was made by hand is the one that is meant, as long as it is the only one.
+        // The only connection of a connector serves as its default.
         let sole = (own.len() == 1).then(|| &own[0]);
         match (chosen.or(sole), own.len()) {
             (Some(one), _) => Some(one.clone()),
@@ -216,7 +227,7 @@ pub(crate) fn to_write(
                     ),
                     candidates: own
                         .iter()
-                        .map(|one| crate::Candidate {
+                        .map(|one| crate::ConnectionCandidate {
                             connection_id: one.id.clone(),
                             connector_key: one.connector.clone(),
                             stream: None,
@@ -233,7 +244,7 @@ pub(crate) fn to_write(
         }
         return Ok(found);
     }
-    let id = fresh_id("cin")?;
+    let id = generate_id("cin")?;
     tx.execute(
         "INSERT INTO connection (subject, id, connector, display_name, status, created_ms, is_default)
          VALUES (?1, ?2, ?3, NULL, 'active', ?4, 1)",
@@ -242,17 +253,17 @@ pub(crate) fn to_write(
     connection(tx, subject, &id)?.ok_or(Error::InstanceNotFound)
 }
 
-/// The collection of a stream in a connection, made if it is missing.
-pub(crate) fn collection(
+/// Returns the collection of a stream in a connection. Creates it if it is missing.
+pub(crate) fn ensure_collection(
     tx: &mut dyn Tx,
     subject: i64,
     connection: &str,
-    stream: &crate::declaration::Stream,
+    stream: &crate::declaration::StreamDeclaration,
 ) -> Result<Collection> {
     if let Some(found) = Collection::find(tx, subject, connection, &stream.name)? {
         return Ok(found);
     }
-    let shape = serde_json::to_string(&stream.shape())?;
+    let shape = serde_json::to_string(&stream.index_shape())?;
     tx.execute(
         "INSERT INTO collection (subject, no, connection, stream, current, shape, records, floor, updated_ms, emitted_at, keep_s)
          SELECT ?1, coalesce(max(no), 0) + 1, ?2, ?3, 1, ?4, 0, 0, NULL, NULL, NULL FROM collection WHERE subject = ?1",

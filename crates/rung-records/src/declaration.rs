@@ -1,122 +1,107 @@
-//! What a source says of itself: its streams, their fields, and what may be asked of them.
+//! Source declarations: streams, their fields and the supported queries.
 //!
-//! Two forms are accepted, a connector's manifest and a source declaration; one is kept.
+//! Accepts a connector manifest or a source declaration.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::key::Kind;
+use crate::key::ValueKind;
 use crate::{Error, Result};
 
-/// Addresses of connectors that everybody knows begin so.
+/// Address prefix of the registered connectors.
 const REGISTRY: &str = "https://registry.pdpp.dev/connectors/";
 
-/// Fields of a stream that are searched.
+/// Maximum number of searched fields of a stream. A search hit marks its fields in 64 bits.
 const MAX_SEARCHED: usize = 64;
 
 /// A declared source.
 #[derive(Debug, Clone)]
 pub struct Declaration {
-    /// Its short name, under which it is kept.
+    /// The short name, which is also the key in the store.
     pub connector: String,
-    /// Whether it is a connector or a server's own data.
+    /// `connector` or `provider_native`.
     pub kind: String,
-    /// Its address, by which the world knows it.
+    /// The address (URI) of the source.
     pub source_id: String,
-    /// Which version of it this is.
     pub version: String,
-    /// A name for people.
     pub display_name: Option<String>,
-    /// Its streams, in the order they were declared in.
-    pub streams: Vec<Stream>,
-    /// All of it, as it was given.
+    /// The streams, in declaration order.
+    pub streams: Vec<StreamDeclaration>,
+    /// The declaration as registered.
     pub body: Value,
 }
 
-/// A named collection of records, as it is declared.
+/// A declared stream: a named collection of records.
 #[derive(Debug, Clone)]
-pub struct Stream {
-    /// Its name.
+pub struct StreamDeclaration {
     pub name: String,
-    /// The fields that make a record's key.
+    /// The fields that form a record's key.
     pub primary_key: Vec<String>,
-    /// The field by which it is ordered.
+    /// The field by which records are ordered.
     pub cursor_field: Option<String>,
-    /// The field that a grant's time applies to.
+    /// The field that a grant's time range applies to.
     pub consent_time_field: Option<String>,
-    /// Whether records only ever come, and never change.
+    /// True if records are only added, never changed.
     pub append_only: bool,
-    /// Named choices of fields.
-    pub views: Vec<View>,
-    /// What belongs to a record, in other streams.
+    pub views: Vec<ViewDeclaration>,
+    /// Relationships to records in other streams.
     pub relationships: Vec<Relationship>,
-    /// What may be asked.
-    pub query: Query,
-    /// How long what is here counts as fresh, in seconds.
+    /// The supported queries.
+    pub query: QueryCapabilities,
+    /// Age in seconds at which the data counts as stale.
     pub max_staleness_s: Option<u64>,
-    /// The fields, in the order of the schema.
-    pub fields: Vec<Field>,
-    /// All of it, as it was given.
+    /// The fields, in schema order.
+    pub fields: Vec<FieldDeclaration>,
+    /// The declaration as registered.
     pub body: Map<String, Value>,
 }
 
-/// One field of a stream.
 #[derive(Debug, Clone)]
-pub struct Field {
-    /// Its name.
+pub struct FieldDeclaration {
     pub name: String,
-    /// How its values compare. `None` for what is no scalar.
-    pub kind: Option<Kind>,
-    /// Whether its values are days, which are the same in every zone.
+    /// How values are compared. `None` if the field is not a scalar.
+    pub kind: Option<ValueKind>,
+    /// True if values are calendar dates, which do not depend on the time zone.
     pub date_only: bool,
-    /// Whether every record has it.
+    /// True if every record has the field.
     pub required: bool,
-    /// What it means, where that is declared.
+    /// The declared meaning (`x_pdpp_role`).
     pub role: Option<String>,
-    /// Its own word for its type.
+    /// The declared type (`x_pdpp_type`), or the type in the schema.
     pub type_name: String,
-    /// Its schema.
     pub schema: Value,
 }
 
-/// A named choice of fields.
+/// A named selection of fields.
 #[derive(Debug, Clone, Deserialize)]
-pub struct View {
-    /// Its name.
+pub struct ViewDeclaration {
     pub id: String,
-    /// A name for people.
     #[serde(default)]
     pub label: Option<String>,
-    /// The fields.
     pub fields: Vec<String>,
 }
 
-/// What belongs to a record, in another stream of the same connection.
+/// A relationship to a stream of the same connection.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Relationship {
-    /// Its name.
     pub name: String,
-    /// The stream.
+    /// The related stream.
     pub stream: String,
-    /// The field of that stream that holds this record's key.
+    /// The field of the related stream that holds this record's key.
     pub foreign_key: String,
-    /// How many there may be.
     pub cardinality: Cardinality,
 }
 
-/// How many belong to one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cardinality {
-    /// Any number.
     HasMany,
-    /// One at most.
+    /// At most one.
     HasOne,
 }
 
 impl Cardinality {
-    /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::HasMany => "has_many",
@@ -125,36 +110,29 @@ impl Cardinality {
     }
 }
 
-/// What may be asked of a stream.
+/// The supported queries of a stream.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct Query {
-    /// Which comparisons a field may be filtered by.
-    pub range_filters: indexed::Pairs<Vec<Bound>>,
-    /// Relationships that may be read along.
-    pub expand: Vec<Expand>,
-    /// Fields that are searched.
-    pub search: Search,
-    /// What may be counted and summed.
+pub struct QueryCapabilities {
+    /// The comparisons supported per field.
+    pub range_filters: ordered_object::OrderedPairs<Vec<RangeOperator>>,
+    /// The relationships that can be expanded.
+    pub expand: Vec<ExpandDeclaration>,
+    pub search: SearchFields,
     pub aggregations: Aggregations,
 }
 
-/// A comparison.
+/// A comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Bound {
-    /// At least.
+pub enum RangeOperator {
     Gte,
-    /// More than.
     Gt,
-    /// At most.
     Lte,
-    /// Less than.
     Lt,
 }
 
-impl Bound {
-    /// The word for it.
+impl RangeOperator {
     pub fn name(self) -> &'static str {
         match self {
             Self::Gte => "gte",
@@ -164,23 +142,21 @@ impl Bound {
         }
     }
 
-    /// The comparison of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         [Self::Gte, Self::Gt, Self::Lte, Self::Lt]
             .into_iter()
             .find(|bound| bound.name() == name)
     }
 }
 
-/// A relationship that may be read along with a record.
+/// A relationship that can be expanded in a response.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Expand {
-    /// Its name.
+pub struct ExpandDeclaration {
+    /// The name of the relationship.
     pub name: String,
-    /// How many are read where nobody says.
+    /// Number of related records if the request sets no limit.
     #[serde(default = "ten")]
     pub default_limit: u64,
-    /// How many may be asked for.
     #[serde(default = "fifty")]
     pub max_limit: u64,
 }
@@ -193,39 +169,30 @@ fn fifty() -> u64 {
     50
 }
 
-/// Fields that are searched.
+/// The searchable fields.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct Search {
-    /// By words.
+pub struct SearchFields {
     pub lexical_fields: Vec<String>,
-    /// By meaning.
     pub semantic_fields: Vec<String>,
 }
 
-/// What may be counted and summed.
+/// The supported aggregates, with their fields.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Aggregations {
-    /// Records.
     pub count: bool,
-    /// Sums of these fields.
     pub sum: Vec<String>,
-    /// Their least values.
     pub min: Vec<String>,
-    /// Their greatest values.
     pub max: Vec<String>,
-    /// How many different values they have.
     pub count_distinct: Vec<String>,
-    /// Records by the value of these.
     pub group_by: Vec<String>,
-    /// Records by the time in these.
     pub group_by_time: Vec<String>,
 }
 
 impl Aggregations {
-    /// The kinds with their fields, in the order in which they are told.
-    pub fn each(&self) -> [(&'static str, &[String]); 6] {
+    /// Returns the fields of each aggregate, in the order used in responses.
+    pub fn fields_by_aggregate(&self) -> [(&'static str, &[String]); 6] {
         [
             ("count_distinct", &self.count_distinct),
             ("group_by", &self.group_by),
@@ -237,82 +204,98 @@ impl Aggregations {
     }
 }
 
-/// Pairs of an object in the order they were written in.
-pub mod indexed {
+/// A JSON object as pairs in their written order.
+pub mod ordered_object {
     use std::fmt;
     use std::marker::PhantomData;
 
     use serde::Deserialize;
     use serde::de::{Deserializer, MapAccess, Visitor};
 
-    /// The pairs.
     #[derive(Debug, Clone)]
-    pub struct Pairs<V>(pub Vec<(String, V)>);
+    pub struct OrderedPairs<V>(pub Vec<(String, V)>);
 
-    impl<V> Default for Pairs<V> {
+    impl<V> Default for OrderedPairs<V> {
         fn default() -> Self {
             Self(Vec::new())
         }
     }
 
-    impl<V> Pairs<V> {
-        /// The value of a name.
+    impl<V> OrderedPairs<V> {
         pub fn get(&self, name: &str) -> Option<&V> {
             let found = self.0.iter().find(|(own, _)| own == name);
             found.map(|(_, value)| value)
         }
     }
 
-    impl<'de, V: Deserialize<'de>> Deserialize<'de> for Pairs<V> {
+    impl<'de, V: Deserialize<'de>> Deserialize<'de> for OrderedPairs<V> {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            struct Reader<V>(PhantomData<V>);
+            struct PairsVisitor<V>(PhantomData<V>);
 
-            impl<'de, V: Deserialize<'de>> Visitor<'de> for Reader<V> {
-                type Value = Pairs<V>;
+            impl<'de, V: Deserialize<'de>> Visitor<'de> for PairsVisitor<V> {
+                type Value = OrderedPairs<V>;
 
                 fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                     f.write_str("an object")
                 }
 
-                fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<V>, A::Error> {
+                fn visit_map<A: MapAccess<'de>>(
+                    self,
+                    mut map: A,
+                ) -> Result<OrderedPairs<V>, A::Error> {
                     let mut pairs = Vec::new();
                     while let Some(pair) = map.next_entry()? {
                         pairs.push(pair);
                     }
-                    Ok(Pairs(pairs))
+                    Ok(OrderedPairs(pairs))
                 }
             }
 
-            deserializer.deserialize_map(Reader(PhantomData))
+            deserializer.deserialize_map(PairsVisitor(PhantomData))
         }
     }
 }
 
 impl Declaration {
-    /// Reads a manifest or a source declaration, and checks it.
-    pub fn read(body: Value) -> Result<Self> {
+    pub(crate) fn stream_names(&self) -> impl Iterator<Item = &str> {
+        self.streams.iter().map(|stream| stream.name.as_str())
+    }
+
+    /// Returns a stream. The error proposes similar streams: for the owner only.
+    pub(crate) fn required_stream(&self, name: &str) -> Result<&StreamDeclaration> {
+        let error = || {
+            let error = Error::NotFound(format!("no stream is named {name}"));
+            error.with_similar_names(name, self.stream_names())
+        };
+        self.stream(name).ok_or_else(error)
+    }
+
+    /// Parses and checks a connector manifest or a source declaration.
+    pub fn parse(body: Value) -> Result<Self> {
         let Some(object) = body.as_object() else {
-            return Err(invalid("a declaration is an object"));
+            return Err(invalid("a declaration must be an object"));
         };
         let text = |name: &str| object.get(name).and_then(Value::as_str);
         if let Some(version) = text("protocol_version")
             && !version.starts_with("0.1")
         {
-            return Err(invalid(format!("protocol_version {version} is not known")));
+            return Err(invalid(format!(
+                "protocol_version {version} is not supported"
+            )));
         }
         let streams = object
             .get("streams")
             .and_then(Value::as_array)
             .filter(|streams| !streams.is_empty());
         let streams =
-            streams.ok_or_else(|| invalid("streams: a list of at least one is needed"))?;
+            streams.ok_or_else(|| invalid("streams must be a list with at least one stream"))?;
         if streams.len() > 1_000 {
-            return Err(invalid("streams: 1000 at most"));
+            return Err(invalid("streams: at most 1000"));
         }
-        let streams: Vec<Stream> = streams
+        let streams: Vec<StreamDeclaration> = streams
             .iter()
             .enumerate()
-            .map(|(at, stream)| Stream::read(stream, at))
+            .map(|(at, stream)| StreamDeclaration::parse(stream, at))
             .collect::<Result<_>>()?;
         for (at, stream) in streams.iter().enumerate() {
             if streams[..at].iter().any(|other| other.name == stream.name) {
@@ -321,24 +304,24 @@ impl Declaration {
         }
         let (kind, source_id, connector) = if let Some(source) = object.get("source") {
             let id = source["id"].as_str();
-            let id = id.ok_or_else(|| invalid("source.id: an address is needed"))?;
+            let id = id.ok_or_else(|| invalid("source.id is required: a URI"))?;
             let kind = source["kind"].as_str().unwrap_or("connector");
             if !["connector", "provider_native"].contains(&kind) {
-                return Err(invalid("source.kind: connector or provider_native"));
+                return Err(invalid("source.kind must be connector or provider_native"));
             }
-            (kind.to_owned(), id.to_owned(), slug(id))
+            (kind.to_owned(), id.to_owned(), connector_slug(id))
         } else {
             let id = text("connector_key").or_else(|| text("connector_id"));
-            let id = id.ok_or_else(|| invalid("connector_id: a name is needed"))?;
-            let key = slug(id);
+            let id = id.ok_or_else(|| invalid("connector_id is required"))?;
+            let key = connector_slug(id);
             let address = text("manifest_uri").or_else(|| text("connector_id"));
             let address = address.filter(|address| address.contains("://"));
             let address = address.map_or_else(|| format!("{REGISTRY}{key}"), str::to_owned);
             ("connector".to_owned(), address, key)
         };
-        if !is_key(&connector) {
+        if !is_connector_key(&connector) {
             return Err(invalid(format!(
-                "connector_key: {connector:?} is no short name of small letters, digits, dots, dashes and underscores"
+                "connector_key: {connector:?} is not a short name of lower-case letters, digits, dots, dashes and underscores"
             )));
         }
         let version = text("declaration_version").or_else(|| text("version"));
@@ -357,12 +340,11 @@ impl Declaration {
         Ok(declaration)
     }
 
-    /// The stream of this name.
-    pub fn stream(&self, name: &str) -> Option<&Stream> {
+    pub fn stream(&self, name: &str) -> Option<&StreamDeclaration> {
         self.streams.iter().find(|stream| stream.name == name)
     }
 
-    /// What may be read along must lead from a record to what belongs to it.
+    /// Checks that each expandable relationship leads from a record to its related records.
     fn check_relations(&self) -> Result<()> {
         for stream in &self.streams {
             for expand in &stream.query.expand {
@@ -381,7 +363,7 @@ impl Declaration {
                     && relation.cardinality == Cardinality::HasMany
                 {
                     return Err(unsafe_because(
-                        "foreign_key is the other stream's own key, so it leads the other way",
+                        "foreign_key is the primary key of the other stream, so the relationship points the other way",
                     ));
                 }
                 if expand.default_limit > expand.max_limit || expand.max_limit == 0 {
@@ -393,7 +375,7 @@ impl Declaration {
     }
 }
 
-/// A version for what has none, of the content itself.
+/// Derives a version from the content of a declaration that has none.
 fn projected_version(body: &Value) -> String {
     let digest = Sha256::digest(body.to_string().as_bytes());
     let digest = data_encoding::HEXLOWER.encode(&digest);
@@ -404,7 +386,7 @@ fn invalid(why: impl Into<String>) -> Error {
     Error::Declaration(why.into())
 }
 
-fn is_key(key: &str) -> bool {
+fn is_connector_key(key: &str) -> bool {
     let all = key
         .bytes()
         .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'));
@@ -412,8 +394,8 @@ fn is_key(key: &str) -> bool {
     all && key.len() <= 100 && first.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 
-/// The short name of a connector that is named by it or by its address.
-pub fn slug(id: &str) -> String {
+/// Returns the short name of a connector, given its name or address.
+pub fn connector_slug(id: &str) -> String {
     if let Some(name) = id.strip_prefix(REGISTRY) {
         return name.trim_end_matches('/').to_owned();
     }
@@ -429,97 +411,92 @@ pub fn slug(id: &str) -> String {
     }
 }
 
-/// Names come back in addresses, headings and keys of answers.
-fn is_name(name: &str) -> bool {
+/// Returns true if a name is usable in addresses, headings and JSON keys.
+fn is_valid_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 200 && !name.chars().any(char::is_control)
 }
 
-impl Stream {
-    fn read(body: &Value, at: usize) -> Result<Self> {
+impl StreamDeclaration {
+    fn parse(body: &Value, at: usize) -> Result<Self> {
         let wrong = |why: &str| invalid(format!("streams[{at}]: {why}"));
         let object = body.as_object().ok_or_else(|| wrong("not an object"))?;
         let name = object.get("name").and_then(Value::as_str);
-        let name = name.filter(|name| is_name(name) && *name != "*");
+        let name = name.filter(|name| is_valid_name(name) && *name != "*");
         let name = name
-            .ok_or_else(|| wrong("name: a text is needed, and not *"))?
+            .ok_or_else(|| wrong("name is required: a string other than *"))?
             .to_owned();
         let wrong = |why: &str| invalid(format!("stream {name}: {why}"));
         let schema = object.get("schema").filter(|schema| schema.is_object());
-        let schema = schema.ok_or_else(|| wrong("schema: an object is needed"))?;
+        let schema = schema.ok_or_else(|| wrong("schema must be an object"))?;
         let properties = schema["properties"].as_object();
-        let properties =
-            properties.ok_or_else(|| wrong("schema.properties: an object is needed"))?;
-        let required: Vec<&str> = texts(&schema["required"]);
+        let properties = properties.ok_or_else(|| wrong("schema.properties must be an object"))?;
+        let required: Vec<&str> = string_items(&schema["required"]);
         if properties.len() > 1_000 {
-            return Err(wrong("schema.properties: 1000 at most"));
+            return Err(wrong("schema.properties: at most 1000"));
         }
         if has_remote_ref(schema) {
-            return Err(wrong(
-                "schema: a $ref must lead to a place in the schema itself",
-            ));
+            return Err(wrong("schema: a $ref must point into the schema itself"));
         }
         let mut fields = Vec::with_capacity(properties.len());
         for (name, property) in properties {
-            if !is_name(name) {
+            if !is_valid_name(name) {
                 return Err(wrong(
                     "schema.properties: a name is empty, too long or has control characters",
                 ));
             }
-            fields.push(Field::read(name, property, schema, &required));
+            fields.push(FieldDeclaration::parse(name, property, schema, &required));
         }
         let known = |field: &str| fields.iter().any(|own| own.name == field);
         let primary_key: Vec<String> = match object.get("primary_key") {
             Some(Value::String(one)) => vec![one.clone()],
-            other => texts(other.unwrap_or(&Value::Null))
+            other => string_items(other.unwrap_or(&Value::Null))
                 .into_iter()
                 .map(str::to_owned)
                 .collect(),
         };
         if primary_key.is_empty() {
-            return Err(wrong("primary_key: at least one field is needed"));
+            return Err(wrong("primary_key must name at least one field"));
         }
         let field_named = |member: &str| -> Result<Option<String>> {
             match object.get(member) {
                 None | Some(Value::Null) => Ok(None),
                 Some(Value::String(field)) if known(field) => Ok(Some(field.clone())),
                 Some(other) => Err(wrong(&format!(
-                    "{member}: {other} is no field of the schema"
+                    "{member}: {other} is not a field of the schema"
                 ))),
             }
         };
         let cursor_field = field_named("cursor_field")?;
         let consent_time_field = field_named("consent_time_field")?;
         let part = |member: &str| object.get(member).filter(|value| !value.is_null()).cloned();
-        let views: Vec<View> = part("views")
+        let views: Vec<ViewDeclaration> = part("views")
             .map_or_else(|| Ok(Vec::new()), serde_json::from_value)
             .map_err(|error| wrong(&format!("views: {error}")))?;
         let relationships: Vec<Relationship> = part("relationships")
             .map_or_else(|| Ok(Vec::new()), serde_json::from_value)
             .map_err(|error| wrong(&format!("relationships: {error}")))?;
-        let query: Query = part("query")
-            .map_or_else(|| Ok(Query::default()), serde_json::from_value)
+        let query: QueryCapabilities = part("query")
+            .map_or_else(|| Ok(QueryCapabilities::default()), serde_json::from_value)
             .map_err(|error| wrong(&format!("query: {error}")))?;
         let named = views.iter().flat_map(|view| &view.fields);
         let named = named.chain(query.range_filters.0.iter().map(|(field, _)| field));
         let named = named
             .chain(&query.search.lexical_fields)
             .chain(&query.search.semantic_fields);
-        let grouped = query.aggregations.each();
+        let grouped = query.aggregations.fields_by_aggregate();
         let unknown = named
             .chain(grouped.iter().flat_map(|(_, fields)| *fields))
             .find(|field| !known(field));
         if let Some(unknown) = unknown {
-            return Err(wrong(&format!(
-                "{unknown} is named and is no field of the schema"
-            )));
+            return Err(wrong(&format!("{unknown} is not a field of the schema")));
         }
         if query.search.lexical_fields.len() > MAX_SEARCHED {
             return Err(wrong(&format!(
-                "query.search.lexical_fields: {MAX_SEARCHED} at most"
+                "query.search.lexical_fields: at most {MAX_SEARCHED}"
             )));
         }
-        let append_only = only_grows(object)
-            .map_err(|other| wrong(&format!("semantics: {other} is not known")))?;
+        let append_only = is_append_only(object)
+            .map_err(|other| wrong(&format!("semantics: {other} is not supported")))?;
         let freshness = object.get("freshness").or_else(|| object.get("refresh"));
         let max_staleness_s = freshness.and_then(|of| of["maximum_staleness_seconds"].as_u64());
         Ok(Self {
@@ -537,29 +514,27 @@ impl Stream {
         })
     }
 
-    /// The field of this name.
-    pub fn field(&self, name: &str) -> Option<&Field> {
+    pub fn field(&self, name: &str) -> Option<&FieldDeclaration> {
         self.fields.iter().find(|field| field.name == name)
     }
 
-    /// How a field's values compare, if they do.
-    pub fn kind(&self, field: &str) -> Option<Kind> {
+    /// Returns how a field's values are compared, if it is a scalar.
+    pub fn kind(&self, field: &str) -> Option<ValueKind> {
         self.field(field)?.kind
     }
 
-    /// The relationship of this name.
     pub fn relationship(&self, name: &str) -> Option<&Relationship> {
         self.relationships
             .iter()
             .find(|relation| relation.name == name)
     }
 
-    /// What records of it are indexed by.
-    pub fn shape(&self) -> Shape {
+    /// Returns how records of this stream are indexed.
+    pub fn index_shape(&self) -> IndexShape {
         let order = self.cursor_field.as_ref();
         let order = order.and_then(|field| Some((field.clone(), self.kind(field)?)));
         let query = &self.query;
-        let grouped = query.aggregations.each();
+        let grouped = query.aggregations.fields_by_aggregate();
         let declared = |name: &String| {
             query.range_filters.get(name).is_some()
                 || grouped.iter().any(|(_, fields)| fields.contains(name))
@@ -570,15 +545,15 @@ impl Stream {
             let kind = field.kind?;
             let searched = query.search.lexical_fields.contains(&field.name);
             let ways = if declared(&field.name) {
-                Ways::All
+                IndexKind::All
             } else if searched {
-                // Long texts, of which only whole ones are asked for.
-                Ways::Equal
+                // Long texts, which are filtered by equality only.
+                IndexKind::Equal
             } else {
-                Ways::All
+                IndexKind::All
             };
             let sole_key = self.primary_key.len() == 1 && self.primary_key[0] == field.name;
-            (!sole_key || declared(&field.name)).then(|| Fact {
+            (!sole_key || declared(&field.name)).then(|| IndexedField {
                 field: field.name.clone(),
                 kind,
                 ways,
@@ -586,7 +561,7 @@ impl Stream {
         });
         let lexical = query.search.lexical_fields.iter();
         let lexical = lexical.filter(|name| self.kind(name).is_some());
-        Shape {
+        IndexShape {
             order,
             facts: facts.collect(),
             lexical: lexical.cloned().collect(),
@@ -594,8 +569,8 @@ impl Stream {
     }
 }
 
-/// Whether a stream says that its records only come, and never change.
-fn only_grows(stream: &Map<String, Value>) -> Result<bool, &str> {
+/// Returns true if the stream is declared append-only; an unknown value is the error.
+fn is_append_only(stream: &Map<String, Value>) -> Result<bool, &str> {
     match stream.get("semantics").and_then(Value::as_str) {
         None | Some("mutable_state" | "mutable") => Ok(false),
         Some("append_only" | "append") => Ok(true),
@@ -603,52 +578,51 @@ fn only_grows(stream: &Map<String, Value>) -> Result<bool, &str> {
     }
 }
 
-/// What the records of a stream are indexed by.
+/// How the records of a stream are indexed.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, Deserialize)]
-pub struct Shape {
-    /// The field of their order.
-    pub order: Option<(String, Kind)>,
-    /// The fields they are found by.
-    pub facts: Vec<Fact>,
-    /// The fields whose words they are found by.
+pub struct IndexShape {
+    /// The field of the record order.
+    pub order: Option<(String, ValueKind)>,
+    /// The fields indexed by value.
+    pub facts: Vec<IndexedField>,
+    /// The fields indexed by words.
     pub lexical: Vec<String>,
 }
 
-/// A field that records are found by.
+/// A field indexed by value.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, Deserialize)]
-pub struct Fact {
-    /// Its name.
+pub struct IndexedField {
     pub field: String,
-    /// How its values compare.
-    pub kind: Kind,
-    /// In which ways it can be asked for.
-    pub ways: Ways,
+    /// How values are compared.
+    pub kind: ValueKind,
+    /// The lookups that the index supports.
+    pub ways: IndexKind,
 }
 
-/// In which ways an index can be asked.
+/// The lookups that an index supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, Deserialize)]
-pub enum Ways {
-    /// By value, by range, in order.
+pub enum IndexKind {
+    /// Equality, ranges and order.
     All,
-    /// By value alone.
+    /// Equality only.
     Equal,
 }
 
-impl Shape {
-    /// The number and the fact of a field.
-    pub fn fact(&self, field: &str) -> Option<(i64, &Fact)> {
+impl IndexShape {
+    /// Returns the number of an indexed field, and the field.
+    pub fn fact(&self, field: &str) -> Option<(i64, &IndexedField)> {
         let at = self.facts.iter().position(|fact| fact.field == field)?;
         Some((i64::try_from(at).ok()?, &self.facts[at]))
     }
 
-    /// The number of a field whose words are indexed.
+    /// Returns the number of a field indexed by words.
     pub fn lexical(&self, field: &str) -> Option<i64> {
         let at = self.lexical.iter().position(|own| own == field)?;
         i64::try_from(at).ok()
     }
 }
 
-fn texts(value: &Value) -> Vec<&str> {
+fn string_items(value: &Value) -> Vec<&str> {
     let all = value.as_array().map_or(&[][..], Vec::as_slice);
     all.iter().filter_map(Value::as_str).collect()
 }
@@ -664,29 +638,29 @@ fn has_remote_ref(schema: &Value) -> bool {
     }
 }
 
-impl Field {
-    fn read(name: &str, property: &Value, schema: &Value, required: &[&str]) -> Self {
-        // One step is enough for what says what a field is.
+impl FieldDeclaration {
+    fn parse(name: &str, property: &Value, schema: &Value, required: &[&str]) -> Self {
+        // Follow a single `$ref`.
         let led = property["$ref"]
             .as_str()
             .and_then(|to| schema.pointer(to.strip_prefix('#')?));
         let says = led.unwrap_or(property);
         let types = match &says["type"] {
             Value::String(one) => vec![one.as_str()],
-            many => texts(many),
+            many => string_items(many),
         };
         let type_name = types.iter().find(|name| **name != "null").copied();
         let declared = property["x_pdpp_type"].as_str();
         let timely = |word: &str| matches!(word, "date" | "date-time" | "datetime" | "timestamp");
         let is_time = says["format"].as_str().is_some_and(timely) || declared.is_some_and(timely);
         let kind = match type_name {
-            Some("string") if is_time => Some(Kind::Time),
-            Some("string") => Some(Kind::Text),
-            Some("integer" | "number") => Some(Kind::Number),
-            Some("boolean") => Some(Kind::Bool),
+            Some("string") if is_time => Some(ValueKind::Time),
+            Some("string") => Some(ValueKind::Text),
+            Some("integer" | "number") => Some(ValueKind::Number),
+            Some("boolean") => Some(ValueKind::Bool),
             _ => None,
         };
-        let own_word = declared.or_else(|| kind.map(Kind::name)).or(type_name);
+        let own_word = declared.or_else(|| kind.map(ValueKind::name)).or(type_name);
         Self {
             name: name.to_owned(),
             kind,
@@ -724,17 +698,17 @@ mod tests {
 
     #[test]
     fn a_manifest_becomes_a_declaration() {
-        let declaration = Declaration::read(manifest()).unwrap();
+        let declaration = Declaration::parse(manifest()).unwrap();
         assert_eq!(declaration.connector, "mail");
         assert_eq!(declaration.source_id, format!("{REGISTRY}mail"));
         let messages = declaration.stream("messages").unwrap();
-        assert_eq!(messages.kind("sent_at"), Some(Kind::Time));
-        assert_eq!(messages.kind("body"), Some(Kind::Text));
+        assert_eq!(messages.kind("sent_at"), Some(ValueKind::Time));
+        assert_eq!(messages.kind("body"), Some(ValueKind::Text));
         assert_eq!(messages.kind("labels"), None);
-        let shape = messages.shape();
+        let shape = messages.index_shape();
         let named: Vec<&str> = shape.facts.iter().map(|fact| fact.field.as_str()).collect();
         assert_eq!(named, ["thread_id", "sent_at", "body", "size"]);
-        assert_eq!(shape.fact("body").unwrap().1.ways, Ways::Equal);
+        assert_eq!(shape.fact("body").unwrap().1.ways, IndexKind::Equal);
     }
 
     #[test]
@@ -742,7 +716,7 @@ mod tests {
         let changed = |pointer: &str, value: Value| {
             let mut body = manifest();
             *body.pointer_mut(pointer).unwrap() = value;
-            Declaration::read(body).unwrap_err().to_string()
+            Declaration::parse(body).unwrap_err().to_string()
         };
         for (pointer, value, named) in [
             ("/streams", json!([]), "streams"),

@@ -1,4 +1,4 @@
-//! Who was shown what: written down before the answer is out, brought into the store a batch at a time.
+//! The disclosure log: each disclosure is journaled before the response is sent, and moved into the store in batches.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -7,47 +7,43 @@ use std::path::Path;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::records::fresh_id;
+use crate::records::generate_id;
 use crate::scope::Bearer;
-use crate::store::{Insert, Row, Value, params};
+use crate::store::{BulkInsert, SqlRow, Value, params};
 use crate::{Error, Records, Result};
 
-/// Something that was shown.
+/// A disclosure of records to a client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Disclosure {
-    /// Whose.
     pub subject: i64,
-    /// When, in milliseconds since 1970.
+    /// In milliseconds since 1970.
     pub at_ms: i64,
-    /// Its own name.
     pub id: String,
-    /// To whom.
     pub client: String,
-    /// Under which grant.
     pub grant_id: Option<String>,
-    /// In answer to what.
+    /// The request that was answered.
     pub request: String,
-    /// Of which stream.
     pub stream: Option<String>,
-    /// How many records.
+    /// Number of records disclosed.
     pub records: i64,
-    /// The digest of the answer.
+    /// Digest of the response.
     pub digest: String,
 }
 
-const ROWS: Insert = Insert {
+const INSERT_DISCLOSURES: BulkInsert = BulkInsert {
     into: "INSERT INTO disclosure (subject, at_ms, id, client, grant_id, request, stream, records, digest)",
     width: 9,
     conflict: "ON CONFLICT DO NOTHING",
 };
 
-/// A file that takes a line for each answer before it goes out. A killed process loses none of them.
-pub struct Journal {
+/// The journal: a file with one line per response, appended before the response is sent. Lines survive a killed
+/// process.
+pub struct DisclosureJournal {
     file: Mutex<File>,
 }
 
-impl Journal {
-    /// Opens the journal. What an earlier process left in it is still there.
+impl DisclosureJournal {
+    /// Opens the journal, including the lines that an earlier process left.
     pub fn open(path: &Path) -> Result<Self> {
         let mut options = OpenOptions::new();
         options.create(true).read(true).append(true);
@@ -60,8 +56,8 @@ impl Journal {
         })
     }
 
-    /// Writes down that something is about to be shown.
-    pub fn note(
+    /// Appends a disclosure. Call before sending the response.
+    pub fn append(
         &self,
         records: &Records,
         bearer: &Bearer,
@@ -73,7 +69,7 @@ impl Journal {
         let line = Disclosure {
             subject: bearer.subject,
             at_ms: records.now_ms(),
-            id: fresh_id("dis")?,
+            id: generate_id("dis")?,
             client: bearer.permit.caller().to_string(),
             grant_id: bearer.grant().map(|grant| grant.grant_id.clone()),
             request: request.to_owned(),
@@ -84,20 +80,21 @@ impl Journal {
         let mut line = serde_json::to_vec(&line)?;
         line.push(b'\n');
         let mut file = self.file.lock();
-        // Another process may be taking out what is in it.
+        // A shared lock: another process may be moving lines into the store.
         let written = file.lock_shared().and_then(|()| file.write_all(&line));
         let _unlocked = file.unlock();
         written.map_err(|error| match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Error::Full,
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Error::StoreFull,
             _ => Error::Disk(error.to_string()),
         })
     }
 
-    /// Brings what was written down into the store. Says how much.
+    /// Moves the journaled lines into the store and returns their number.
     ///
-    /// Nobody who shows something waits for the store meanwhile: it is read, then brought over, then taken out.
-    pub fn settle(&self, records: &Records) -> Result<usize> {
-        let text = self.locked(|file| {
+    /// Reads, inserts, then truncates; the journal is not locked during the insert, so responses do not wait for the
+    /// store.
+    pub fn flush(&self, records: &Records) -> Result<usize> {
+        let text = self.with_lock(|file| {
             let mut text = String::new();
             file.seek(SeekFrom::Start(0))?;
             file.read_to_string(&mut text)?;
@@ -106,7 +103,7 @@ impl Journal {
         if text.is_empty() {
             return Ok(0);
         }
-        // A line that was torn by a crash was of an answer that never went out.
+        // A line torn by a crash belongs to a response that was never sent.
         let lines = text
             .lines()
             .filter_map(|line| serde_json::from_str::<Disclosure>(line).ok());
@@ -127,9 +124,11 @@ impl Journal {
                 ]
             })
             .collect();
-        records.store.writing(|tx| tx.insert(ROWS, &values))?;
-        // In the store and on disk: only now may they go from here. Another process may have done the same.
-        self.locked(|file| {
+        records
+            .store
+            .write_tx(|tx| tx.insert(INSERT_DISCLOSURES, &values))?;
+        // The lines are durable in the store. Another process may have moved the same lines.
+        self.with_lock(|file| {
             let mut now = String::new();
             file.seek(SeekFrom::Start(0))?;
             file.read_to_string(&mut now)?;
@@ -142,8 +141,8 @@ impl Journal {
         Ok(lines.len())
     }
 
-    /// Does something with the file that no other process does meanwhile.
-    fn locked<T>(&self, work: impl FnOnce(&mut File) -> std::io::Result<T>) -> Result<T> {
+    /// Runs `work` under an exclusive lock on the file.
+    fn with_lock<T>(&self, work: impl FnOnce(&mut File) -> std::io::Result<T>) -> Result<T> {
         let mut file = self.file.lock();
         let done = file.lock().and_then(|()| work(&mut file));
         let _unlocked = file.unlock();
@@ -154,7 +153,7 @@ impl Journal {
 const COLUMNS: &str = "subject, at_ms, id, client, grant_id, request, stream, records, digest";
 
 impl Disclosure {
-    fn read(row: &dyn Row) -> Result<Self> {
+    fn from_row(row: &dyn SqlRow) -> Result<Self> {
         Ok(Self {
             subject: row.int(0)?,
             at_ms: row.int(1)?,
@@ -170,18 +169,18 @@ impl Disclosure {
 }
 
 impl Records {
-    /// What was shown, the latest first.
+    /// Returns the latest disclosures, newest first.
     pub fn disclosures(&self, bearer: &Bearer, limit: i64) -> Result<Vec<Disclosure>> {
         bearer.require_owner()?;
         let sql = format!(
             "SELECT {COLUMNS} FROM disclosure WHERE subject = ?1 ORDER BY at_ms DESC, id LIMIT ?2"
         );
         self.store
-            .reading(|tx| tx.all(&sql, params![bearer.subject, limit], Disclosure::read))
+            .read_tx(|tx| tx.query_all(&sql, params![bearer.subject, limit], Disclosure::from_row))
     }
 
-    /// What was shown under one grant, the latest first.
-    pub fn disclosures_of(
+    /// Returns the latest disclosures under one grant, newest first.
+    pub fn disclosures_of_grant(
         &self,
         bearer: &Bearer,
         grant_id: &str,
@@ -193,6 +192,6 @@ impl Records {
         );
         let params = params![bearer.subject, grant_id, limit];
         self.store
-            .reading(|tx| tx.all(&sql, params, Disclosure::read))
+            .read_tx(|tx| tx.query_all(&sql, params, Disclosure::from_row))
     }
 }

@@ -1,6 +1,6 @@
-//! A record's data: the members of one object, as they were written.
+//! The data of a record: the members of one JSON object, in their original spelling.
 //!
-//! Long texts do not lie with the rest. They are lifted out, and put back when somebody reads the whole.
+//! Long texts are lifted out and stored separately, in chunks. They are put back when the whole record is read.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,35 +17,35 @@ use crate::scope::Collection;
 use crate::store::{Tx, params};
 use crate::{Error, Result};
 
-/// Bytes of a text, as it is written, from which on it is lifted out.
+/// Encoded size in bytes above which a text is lifted out.
 pub(crate) const LIFT_BYTES: usize = 16 * 1024;
-/// Bytes of a piece of such a text.
+/// Maximum size in bytes of a chunk of a lifted text.
 pub(crate) const CHUNK_BYTES: usize = 16 * 1024;
 
-/// Members from which on they are found by a map.
-const MANY: usize = 32;
+/// Number of members from which on they are looked up in a map.
+const MAP_THRESHOLD: usize = 32;
 
-/// The members of an object, in their order, with their values as they are written.
-pub(crate) type Members<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
+/// The members of an object in order, with their encoded values.
+pub(crate) type ObjectMembers<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 
-/// The members of an object. `None` if it is no object.
-pub(crate) fn members(object: &str) -> Option<Members<'_>> {
-    struct Reader;
+/// Parses the members of an object. Returns `None` if the JSON is not an object.
+pub(crate) fn members(object: &str) -> Option<ObjectMembers<'_>> {
+    struct MembersVisitor;
 
-    impl<'de> Visitor<'de> for Reader {
-        type Value = Members<'de>;
+    impl<'de> Visitor<'de> for MembersVisitor {
+        type Value = ObjectMembers<'de>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut members: Members<'de> = Vec::with_capacity(16);
-            // Where there are many, they are not looked through one by one.
+            let mut members: ObjectMembers<'de> = Vec::with_capacity(16);
+            // Avoids quadratic time for objects with many members.
             let mut places: HashMap<Cow<'de, str>, usize> = HashMap::new();
             while let Some(Name(name)) = map.next_key()? {
                 let value = map.next_value::<&'de RawValue>()?;
-                if members.len() == MANY {
+                if members.len() == MAP_THRESHOLD {
                     places.extend(
                         members
                             .iter()
@@ -53,16 +53,16 @@ pub(crate) fn members(object: &str) -> Option<Members<'_>> {
                             .map(|(at, (name, _))| (name.clone(), at)),
                     );
                 }
-                // Of several with one name the last one counts, as everywhere.
+                // The last of several members with the same name wins.
                 let known = match members.len() {
-                    ..MANY => members.iter().position(|(own, _)| *own == name),
+                    ..MAP_THRESHOLD => members.iter().position(|(own, _)| *own == name),
                     _ => places.get(&name).copied(),
                 };
                 if let Some(at) = known {
                     members[at].1 = value;
                     continue;
                 }
-                if members.len() >= MANY {
+                if members.len() >= MAP_THRESHOLD {
                     places.insert(name.clone(), members.len());
                 }
                 members.push((name, value));
@@ -71,20 +71,19 @@ pub(crate) fn members(object: &str) -> Option<Members<'_>> {
         }
     }
 
-    /// Borrowed where nothing in it is escaped.
+    /// Borrowed if the name has no escapes.
     #[derive(Deserialize)]
     #[serde(transparent)]
     struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
     let mut deserializer = serde_json::Deserializer::from_str(object);
-    let members = deserializer.deserialize_map(Reader).ok()?;
+    let members = deserializer.deserialize_map(MembersVisitor).ok()?;
     deserializer.end().ok()?;
     Some(members)
 }
 
-/// The same JSON with characters alone in its texts: half of a surrogate pair, which an escape can write and no text can hold, is
-/// U+FFFD. As many bytes as before.
-pub(crate) fn mended(json: &str) -> Cow<'_, str> {
+/// Replaces lone surrogates, which escapes can express but UTF-8 cannot, by U+FFFD. The length stays the same.
+pub(crate) fn replace_lone_surrogates(json: &str) -> Cow<'_, str> {
     let escaped = |at: usize| {
         let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
         u16::from_str_radix(digits, 16).ok()
@@ -107,45 +106,41 @@ pub(crate) fn mended(json: &str) -> Cow<'_, str> {
     fixed.map_or(Cow::Borrowed(json), Cow::Owned)
 }
 
-/// What is known of a text that was lifted out.
+/// Metadata of a lifted text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Lifted {
-    /// The field.
+pub(crate) struct LiftedText {
     pub field: String,
-    /// Its characters.
     pub chars: u64,
-    /// Its bytes.
     pub bytes: u64,
-    /// The digest of it.
     pub sha256: String,
-    /// How it begins.
+    /// The first bytes, at most [`crate::key::MAX_TEXT_BYTES`].
     pub head: String,
 }
 
-/// The digest of a text as answers have it.
+/// Returns the digest of a text, as `sha256:` and hexadecimal digits.
 pub fn digest(text: &str) -> String {
     digest_bytes(text.as_bytes())
 }
 
-/// The digest of bytes as answers have it.
+/// Returns the digest of bytes, as `sha256:` and hexadecimal digits.
 pub fn digest_bytes(bytes: &[u8]) -> String {
     format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(bytes)))
 }
 
-/// A record's data, taken apart for storing.
+/// A record's data, prepared for storing.
 #[derive(Debug)]
-pub(crate) struct Document<'a> {
-    /// Without the long texts.
+pub(crate) struct RecordDocument<'a> {
+    /// The JSON with lifted texts replaced by empty strings.
     pub stored: Cow<'a, str>,
-    /// The members, with the long texts as they were written.
-    pub members: Members<'a>,
-    /// What is known of them, and they themselves.
-    pub lifted: Vec<(Lifted, String)>,
+    /// All members, including the long texts.
+    pub members: ObjectMembers<'a>,
+    /// The lifted texts and their metadata.
+    pub lifted: Vec<(LiftedText, String)>,
 }
 
-impl<'a> Document<'a> {
-    /// Takes an object apart. `None` if it is none.
-    pub(crate) fn read(data: &'a str) -> Option<Self> {
+impl<'a> RecordDocument<'a> {
+    /// Parses an object and lifts out its long texts. Returns `None` if the JSON is not an object.
+    pub(crate) fn parse(data: &'a str) -> Option<Self> {
         let members = members(data)?;
         let mut lifted = Vec::new();
         let mut stored = Cow::Borrowed(data);
@@ -155,7 +150,7 @@ impl<'a> Document<'a> {
             let mut long: Vec<&(Cow<'_, str>, &RawValue)> = members
                 .iter()
                 .filter(|(_, value)| value.get().len() > LIFT_BYTES && value.get().starts_with('"'))
-                // The pieces of a text are found by its name, and PostgreSQL takes none with a NUL.
+                // Chunks are keyed by field name, and PostgreSQL text cannot contain NUL.
                 .filter(|(name, _)| !name.contains('\0'))
                 .collect();
             long.sort_by_key(|(_, value)| value.get().as_ptr().addr());
@@ -165,7 +160,7 @@ impl<'a> Document<'a> {
                 rest.push_str(&data[from..at]);
                 rest.push_str("\"\"");
                 from = at + value.get().len();
-                let known = Lifted {
+                let known = LiftedText {
                     field: name.to_string(),
                     chars: text.chars().count() as u64,
                     bytes: text.len() as u64,
@@ -186,30 +181,30 @@ impl<'a> Document<'a> {
         })
     }
 
-    /// The value of a member, if it is there and a scalar.
+    /// Returns the value of a member, if it is a scalar.
     pub(crate) fn scalar(&self, field: &str) -> Option<Value> {
         let found = self.members.iter().find(|(name, _)| name == field);
-        scalar(found?.1)
+        scalar_value(found?.1)
     }
 
-    /// The value of a member, if it is a text.
+    /// Returns the value of a member, if it is a string.
     pub(crate) fn text(&self, field: &str) -> Option<Cow<'a, str>> {
         let (_, value) = self.members.iter().find(|(name, _)| name == field)?;
-        text(value)
+        string_value(value)
     }
 
-    /// What is known of the long texts, as it is stored.
+    /// Encodes the metadata of the lifted texts for the store.
     pub(crate) fn lifted_json(&self) -> Option<String> {
         if self.lifted.is_empty() {
             return None;
         }
-        let known: Vec<&Lifted> = self.lifted.iter().map(|(known, _)| known).collect();
+        let known: Vec<&LiftedText> = self.lifted.iter().map(|(known, _)| known).collect();
         serde_json::to_string(&known).ok()
     }
 }
 
-/// A text as it is, borrowed where nothing in it is escaped.
-pub(crate) fn text(value: &RawValue) -> Option<Cow<'_, str>> {
+/// Decodes a JSON string, borrowing it if it has no escapes.
+pub(crate) fn string_value(value: &RawValue) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     #[serde(transparent)]
     struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -221,33 +216,33 @@ pub(crate) fn text(value: &RawValue) -> Option<Cow<'_, str>> {
         .map(|text| text.0)
 }
 
-/// A scalar as it is.
-pub(crate) fn scalar(value: &RawValue) -> Option<Value> {
+/// Decodes a JSON scalar other than null.
+pub(crate) fn scalar_value(value: &RawValue) -> Option<Value> {
     match value.get().as_bytes().first()? {
         b'{' | b'[' | b'n' => None,
         _ => serde_json::from_str(value.get()).ok(),
     }
 }
 
-/// What is known of long texts, as it was stored.
-pub(crate) fn lifted(stored: Option<&str>) -> Result<Vec<Lifted>> {
+/// Decodes the stored metadata of lifted texts.
+pub(crate) fn parse_lifted(stored: Option<&str>) -> Result<Vec<LiftedText>> {
     match stored {
         None => Ok(Vec::new()),
         Some(json) => Ok(serde_json::from_str(json)?),
     }
 }
 
-/// Whether two objects say the same, in whatever order and spelling.
-pub(crate) fn same(a: &str, b: &str) -> bool {
+/// Returns true if two objects are equal as JSON, whatever their member order and escapes.
+pub(crate) fn is_same_json(a: &str, b: &str) -> bool {
     if a == b {
         return true;
     }
     let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
-    // Far apart in length, they may still be the same: escapes.
+    // Lengths are not compared, because escapes change them.
     matches!((parsed(a), parsed(b)), (Some(a), Some(b)) if a == b)
 }
 
-/// A text in pieces that end between characters: the number of the first character, and the piece.
+/// Splits a text into chunks at character boundaries. Each comes with the index of its first character.
 pub(crate) fn chunks(text: &str) -> impl Iterator<Item = (u64, &str)> {
     let mut rest = text;
     let mut start = 0;
@@ -263,8 +258,8 @@ pub(crate) fn chunks(text: &str) -> impl Iterator<Item = (u64, &str)> {
     })
 }
 
-/// A text that lies in pieces.
-pub(crate) fn whole(
+/// Reads a lifted text from its chunks.
+pub(crate) fn read_lifted_text(
     tx: &mut dyn Tx,
     collection: &Collection,
     version: i64,
@@ -282,16 +277,16 @@ pub(crate) fn whole(
     String::from_utf8(text).map_err(|error| Error::corrupt("text", error))
 }
 
-/// Writes the object that holds what `wanted` lets through, with long texts put back by `fetch`.
-pub(crate) fn write(
+/// Writes the members accepted by `wanted`. `fetch` writes a lifted text, `changed` may replace a value.
+pub(crate) fn write_object(
     stored: &str,
-    lifted: &[Lifted],
+    lifted: &[LiftedText],
     wanted: impl Fn(&str) -> bool,
     changed: impl Fn(&str, &RawValue) -> Option<String>,
     mut fetch: impl FnMut(&str, &mut Vec<u8>) -> Result<()>,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let members = members(stored).ok_or(Error::Broken("a record is no object".to_owned()))?;
+    let members = members(stored).ok_or(Error::Broken("a record is not an object".to_owned()))?;
     out.push(b'{');
     let mut first = true;
     for (name, value) in &members {
@@ -322,14 +317,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn whole(document: &Document<'_>) -> String {
-        let known: Vec<Lifted> = document
+    fn restore(document: &RecordDocument<'_>) -> String {
+        let known: Vec<LiftedText> = document
             .lifted
             .iter()
             .map(|(known, _)| known.clone())
             .collect();
         let mut out = Vec::new();
-        write(
+        write_object(
             &document.stored,
             &known,
             |_| true,
@@ -356,13 +351,13 @@ mod tests {
     fn long_texts_are_lifted_and_put_back() {
         let long = "\u{1F980}\"\\\n".repeat(5_000);
         let data = serde_json::json!({"id": 1, "body": long, "x": [1, {"y": null}], "also": "z".repeat(20_000)}).to_string();
-        let document = Document::read(&data).unwrap();
+        let document = RecordDocument::parse(&data).unwrap();
         assert_eq!(document.lifted.len(), 2);
         assert!(document.stored.len() < 200, "{}", document.stored);
         assert_eq!(document.lifted[0].0.chars, 20_000);
-        assert!(same(&whole(&document), &data));
-        assert!(Document::read("[1]").is_none());
-        assert!(Document::read("{\"a\":1}x").is_none());
+        assert!(is_same_json(&restore(&document), &data));
+        assert!(RecordDocument::parse("[1]").is_none());
+        assert!(RecordDocument::parse("{\"a\":1}x").is_none());
     }
 
     #[test]
@@ -379,7 +374,7 @@ mod tests {
                 r#""\ufffd\n\\ud800\"\u0041""#,
             ),
         ] {
-            assert_eq!(mended(written), read);
+            assert_eq!(replace_lone_surrogates(written), read);
             assert!(serde_json::from_str::<Value>(read).is_ok());
         }
         for whole in [
@@ -389,7 +384,10 @@ mod tests {
             r"\u",
             r"\ud8",
         ] {
-            assert!(matches!(mended(whole), Cow::Borrowed(_)), "{whole}");
+            assert!(
+                matches!(replace_lone_surrogates(whole), Cow::Borrowed(_)),
+                "{whole}"
+            );
         }
     }
 

@@ -1,42 +1,44 @@
-//! Taking out for good: what is erased is in no file any more.
+//! Erasure: erased data remains in no file.
 
 use crate::scope::{Bearer, Collection, connection, connections};
 use crate::store::{Tx, params};
 use crate::write;
 use crate::{Error, Records, Result};
 
-/// What was erased.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Erased {
-    /// Connections.
+pub struct EraseReport {
     pub connections: usize,
-    /// Records.
     pub records: i64,
 }
 
-/// Everything that a collection lies in.
-pub(crate) const TABLES: [&str; 6] = ["record", "fact", "posting", "tail", "dead", "chunk"];
+/// The tables that hold the data of a collection.
+pub(crate) const COLLECTION_TABLES: [&str; 6] =
+    ["record", "fact", "posting", "tail", "dead", "chunk"];
 
 impl Records {
-    /// Erases a connection and everything that came from it.
-    pub fn erase_connection(&self, bearer: &Bearer, id: &str) -> Result<Erased> {
+    /// Erases a connection and all its data.
+    pub fn erase_connection(&self, bearer: &Bearer, id: &str) -> Result<EraseReport> {
         bearer.require_owner()?;
-        let erased = self.store.writing(|tx| {
-            connection(tx, bearer.subject, id)?.ok_or(Error::ConnectionNotFound)?;
-            erase(tx, bearer.subject, id)
+        let erased = self.store.write_tx(|tx| {
+            if connection(tx, bearer.subject, id)?.is_none() {
+                let known = connections(tx, bearer.subject)?;
+                let known = known.iter().map(|one| one.id.as_str());
+                return Err(Error::ConnectionNotFound.with_similar_names(id, known));
+            }
+            erase_data(tx, bearer.subject, id)
         })?;
         self.store.scrub()?;
         Ok(erased)
     }
 
-    /// Erases everything of a subject.
-    pub fn erase_subject(&self, bearer: &Bearer) -> Result<Erased> {
+    /// Erases all data of a subject.
+    pub fn erase_subject(&self, bearer: &Bearer) -> Result<EraseReport> {
         bearer.require_owner()?;
         let subject = bearer.subject;
-        let erased = self.store.writing(|tx| {
-            let mut erased = Erased::default();
+        let erased = self.store.write_tx(|tx| {
+            let mut erased = EraseReport::default();
             for one in connections(tx, subject)? {
-                let part = erase(tx, subject, &one.id)?;
+                let part = erase_data(tx, subject, &one.id)?;
                 erased.connections += part.connections;
                 erased.records += part.records;
             }
@@ -59,7 +61,7 @@ impl Records {
                     params![subject],
                 )?;
             }
-            // What was asked for and decided names accounts and records.
+            // Authorization requests and codes mention accounts and records.
             for table in ["petition", "code"] {
                 tx.execute(&format!("DELETE FROM {table}"), &[])?;
             }
@@ -69,8 +71,8 @@ impl Records {
         Ok(erased)
     }
 
-    /// How long records of a stream are kept, in seconds. `None` for ever.
-    pub fn keep_for(
+    /// Sets how long records of a stream are kept, in seconds. `None`: forever.
+    pub fn set_retention(
         &self,
         bearer: &Bearer,
         connection: &str,
@@ -78,7 +80,7 @@ impl Records {
         keep_s: Option<i64>,
     ) -> Result<()> {
         bearer.require_owner()?;
-        self.store.writing(|tx| {
+        self.store.write_tx(|tx| {
             let done = tx.execute(
                 "UPDATE collection SET keep_s = ?4 WHERE subject = ?1 AND connection = ?2 AND stream = ?3",
                 params![bearer.subject, connection, stream, keep_s],
@@ -91,23 +93,23 @@ impl Records {
     }
 }
 
-fn erase(tx: &mut dyn Tx, subject: i64, connection: &str) -> Result<Erased> {
-    write::lock(tx, subject)?;
-    let mut erased = Erased {
+fn erase_data(tx: &mut dyn Tx, subject: i64, connection: &str) -> Result<EraseReport> {
+    write::lock_subject(tx, subject)?;
+    let mut erased = EraseReport {
         connections: 1,
         records: 0,
     };
     for collection in Collection::all(tx, subject, connection)? {
         erased.records += collection.records;
     }
-    // Those that are being made, and those that others took the place of, as well.
-    let all = tx.all(
+    // Includes collections that are being rebuilt or were replaced.
+    let all = tx.query_all(
         "SELECT no FROM collection WHERE subject = ?1 AND connection = ?2",
         params![subject, connection],
         |row| row.int(0),
     )?;
     for no in all {
-        for table in TABLES {
+        for table in COLLECTION_TABLES {
             let sql = format!("DELETE FROM {table} WHERE subject = ?1 AND collection = ?2");
             tx.execute(&sql, params![subject, no])?;
         }

@@ -1,165 +1,138 @@
-//! What can go wrong with somebody's records.
+//! The errors of this crate.
 
 use std::borrow::Cow;
 
 use rung_fault::{Code, Coded};
 use serde_json::Value;
 
-/// [`std::result::Result`] with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A connection that could have been meant.
+/// A connection that an ambiguous request could mean.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Candidate {
-    /// Its id.
+pub struct ConnectionCandidate {
     pub connection_id: String,
-    /// Its connector.
     pub connector_key: String,
-    /// The stream, where that is in question.
+    /// The stream, if it is ambiguous too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,
-    /// Its name for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
 }
 
-/// Why it was not done.
+/// The error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody said who they are.
     #[error("no token was sent")]
     TokenMissing,
-    /// Nobody has this token.
+    /// The token is unknown, revoked or expired.
     #[error("the token is not valid")]
     TokenUnknown,
-    /// The grant was taken back.
     #[error("the grant was revoked")]
     GrantRevoked,
-    /// The grant's time is over.
     #[error("the grant has expired")]
     GrantExpired,
-    /// The stored grant cannot be used.
     #[error("the grant cannot be used: {0}")]
     GrantInvalid(String),
-    /// What only the owner may do.
+    /// The operation requires other rights than the caller has.
     #[error("{0}")]
     Forbidden(&'static str),
-    /// The stream is none of the grant's.
     #[error("stream {0} is not in this grant")]
     StreamNotGranted(String),
-    /// The field is none of the grant's.
     #[error("field {field} is not in this grant")]
     FieldNotGranted {
-        /// Which.
         field: String,
-        /// Where it was named.
+        /// The request parameter that named the field.
         param: &'static str,
     },
-    /// A related stream is none of the grant's.
     #[error("{0}")]
     ScopeInsufficient(String),
-    /// The request is wrong.
     #[error("{message}")]
     Invalid {
-        /// Under which of the contract's codes.
+        /// The error code of the published contract.
         code: Code,
-        /// Which parameter.
         param: Cow<'static, str>,
-        /// In which way.
         message: String,
     },
-    /// A declaration is wrong.
+    /// A source declaration is invalid.
     #[error("{0}")]
     Declaration(String),
-    /// No such thing, or none that may be seen.
+    /// The item does not exist or is not visible to the caller.
     #[error("{0}")]
     NotFound(String),
-    /// No such connection.
     #[error("no such connection")]
     ConnectionNotFound,
-    /// No such connection to write to.
+    /// The connection to write to does not exist.
     #[error("no such connection")]
     InstanceNotFound,
-    /// A connection that takes nothing.
-    #[error("the connection is {0} and takes no records")]
+    /// The connection is not active. Carries its status.
+    #[error("the connection is {0} and accepts no records")]
     InstanceClosed(String),
-    /// No such blob, or none that may be seen.
+    /// The blob does not exist or is not visible to the caller.
     #[error("no such blob")]
     BlobNotFound,
-    /// The record has no such field.
     #[error("the record has no field {0}")]
     FieldNotFound(String),
-    /// The field is no text.
-    #[error("field {0} is no text")]
+    #[error("field {0} is not text")]
     FieldNotText(String),
-    /// The text is not there.
+    /// The text searched for does not occur in the field.
     #[error("the text does not occur in the field")]
     QueryNotFound,
-    /// Several connections have it.
+    /// Several connections match the request.
     #[error("{message}")]
     Ambiguous {
-        /// Under which of the contract's codes.
+        /// The error code of the published contract.
         code: Code,
-        /// What is not clear.
         message: String,
-        /// What it could be.
-        candidates: Vec<Candidate>,
+        candidates: Vec<ConnectionCandidate>,
     },
-    /// Changes so old are not known any more.
-    #[error("the history of changes does not reach back so far")]
+    /// The requested changes are older than the stored history.
+    #[error("the change history does not reach back to changes_since")]
     CursorExpired,
-    /// The text has changed since the cursor was made.
-    #[error("field {field} of record {record} has changed since the cursor was made")]
-    CursorStale {
-        /// Of which record.
-        record: String,
-        /// Which field.
-        field: String,
-    },
-    /// More than is taken at once.
-    #[error("{what}: {limit} bytes at most")]
+    #[error("field {field} of record {record} has changed since the cursor was issued")]
+    CursorStale { record: String, field: String },
+    #[error("{what} is too long: at most {limit} bytes")]
     TooLarge {
-        /// What.
         what: &'static str,
-        /// The limit.
+        /// In bytes.
         limit: u64,
     },
-    /// What was to come did not come.
-    #[error("it did not come in whole: {0}")]
-    Source(String),
-    /// The reading itself was refused.
+    /// Input ended early or arrived too slowly.
+    #[error("the input is incomplete: {0}")]
+    InputFailed(String),
     #[error(transparent)]
     Ladder(#[from] rung_ladder::Error),
-    /// What is needed is being made.
+    /// The index for the request is still being built.
     #[error("{0}")]
-    Building(String),
-    /// No room.
-    #[error("the disk is full; nothing of it was kept")]
-    Full,
-    /// Not now.
+    IndexBuilding(String),
+    /// The disk or the database is full.
+    #[error("the disk is full; nothing was stored")]
+    StoreFull,
     #[error("{0}")]
     Busy(&'static str),
-    /// The database cannot be reached.
     #[error("the database cannot be reached: {0}")]
     Unreachable(String),
-    /// The disk failed.
     #[error("the disk failed: {0}")]
     Disk(String),
-    /// The store was written by a later version.
     #[error("the store was written by a later version of this program")]
-    Newer,
-    /// What this store does not do.
+    NewerFormat,
+    /// The operation is not supported by this store.
     #[error("{0}")]
     Unsupported(&'static str),
-    /// The store is not what it should be.
+    /// The store is corrupt or misbehaves.
     #[error("the store failed: {0}")]
     Broken(String),
+    /// Another error, with a hint of its own.
+    #[error("{error}")]
+    Hinted { error: Box<Self>, hint: String },
 }
 
 impl Error {
-    /// A wrong request.
-    pub fn invalid(param: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+    /// Creates an error with the code `invalid_request`.
+    pub fn invalid_request(
+        param: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
         Self::Invalid {
             code: Code::InvalidRequest,
             param: param.into(),
@@ -167,8 +140,8 @@ impl Error {
         }
     }
 
-    /// A wrong request, under a code of its own.
-    pub fn refused(code: Code, param: &'static str, message: impl Into<String>) -> Self {
+    /// Creates an error for an invalid request, with a specific code.
+    pub fn invalid_with_code(code: Code, param: &'static str, message: impl Into<String>) -> Self {
         Self::Invalid {
             code,
             param: param.into(),
@@ -176,9 +149,53 @@ impl Error {
         }
     }
 
-    /// Which parameter is at fault.
+    /// Replaces the hint.
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self::Hinted {
+            error: Box::new(self),
+            hint: hint.into(),
+        }
+    }
+
+    /// Adds a hint with the `known` names that are similar to an unknown name. All `known` names must be visible to the caller.
+    pub(crate) fn with_similar_names<'k>(
+        self,
+        unknown: &str,
+        known: impl IntoIterator<Item = &'k str>,
+    ) -> Self {
+        match similar_names(unknown, known) {
+            None => self,
+            Some(names) => self.with_hint(format!("did you mean {names}?")),
+        }
+    }
+
+    /// Returns the hint for a caller over HTTP, which names routes.
+    pub fn http_hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::TokenMissing | Self::TokenUnknown => {
+                "send Authorization: Bearer with a token that the owner issued"
+            }
+            Self::StreamNotGranted(_) => "GET /v1/schema?view=compact lists what is granted",
+            Self::FieldNotGranted { .. } => {
+                "leave the field out; GET /v1/schema lists what is granted"
+            }
+            Self::ConnectionNotFound | Self::InstanceNotFound => {
+                "GET /v1/schema?view=compact names the connections"
+            }
+            Self::InstanceClosed(_) => {
+                "PATCH /v1/connections/{connection_id} with {\"status\":\"active\"} opens it"
+            }
+            Self::Ambiguous { .. } => "repeat the request with connection_id",
+            Self::CursorExpired => "begin again with changes_since=beginning",
+            _ => return self.hint(),
+        };
+        Some(hint.to_owned())
+    }
+
+    /// Returns the request parameter at fault.
     pub fn param(&self) -> Option<&str> {
         match self {
+            Self::Hinted { error, .. } => error.param(),
             Self::Invalid { param, .. } => Some(param.as_ref()).filter(|param| !param.is_empty()),
             Self::FieldNotGranted { param, .. } => Some(param),
             Self::StreamNotGranted(_) => Some("stream"),
@@ -188,20 +205,22 @@ impl Error {
         }
     }
 
-    /// The connections that could have been meant.
-    pub fn candidates(&self) -> Option<&[Candidate]> {
+    /// Returns the connections that an ambiguous request could mean.
+    pub fn candidates(&self) -> Option<&[ConnectionCandidate]> {
         match self {
             Self::Ambiguous { candidates, .. } => Some(candidates),
+            Self::Hinted { error, .. } => error.candidates(),
             _ => None,
         }
     }
 
-    /// Whether the same request may do better later.
-    pub fn is_passing(&self) -> bool {
-        matches!(
-            self,
-            Self::Full | Self::Busy(_) | Self::Unreachable(_) | Self::Disk(_)
-        )
+    /// Returns true if the same request may succeed later.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::StoreFull | Self::Busy(_) | Self::Unreachable(_) | Self::Disk(_) => true,
+            Self::Hinted { error, .. } => error.is_transient(),
+            _ => false,
+        }
     }
 
     pub(crate) fn corrupt(what: &str, why: impl std::fmt::Display) -> Self {
@@ -233,42 +252,40 @@ impl Coded for Error {
             Self::CursorExpired => Code::CursorExpired,
             Self::CursorStale { .. } => Code::StaleCursor,
             Self::TooLarge { .. } => Code::ResultTooLarge,
-            Self::Source(_) => Code::SourceFailed,
+            Self::InputFailed(_) => Code::SourceFailed,
             Self::Ladder(error) => error.code(),
-            Self::Building(_) => Code::IndexBuilding,
-            Self::Full => Code::StoreFull,
+            Self::IndexBuilding(_) => Code::IndexBuilding,
+            Self::StoreFull => Code::StoreFull,
             Self::Busy(_) | Self::Unreachable(_) => Code::StoreBusy,
-            Self::Newer => Code::StoreFormat,
+            Self::NewerFormat => Code::StoreFormat,
             Self::Unsupported(_) => Code::InvalidArguments,
             Self::Disk(_) | Self::Broken(_) => Code::StoreBroken,
+            Self::Hinted { error, .. } => error.code(),
         }
     }
 
     fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::TokenMissing | Self::TokenUnknown => {
-                "send Authorization: Bearer with a token that the owner gave"
-            }
+            Self::Hinted { hint, .. } => hint,
+            Self::TokenMissing | Self::TokenUnknown => "use a token that the owner issued",
             Self::GrantRevoked | Self::GrantExpired | Self::GrantInvalid(_) => {
                 "ask the owner for a new grant"
             }
-            Self::StreamNotGranted(_) => "GET /v1/schema?view=compact lists what is granted",
-            Self::FieldNotGranted { .. } => {
-                "leave the field out; GET /v1/schema lists what is granted"
-            }
+            Self::FieldNotGranted { .. } => "leave the field out, or ask the owner for a new grant",
             Self::ConnectionNotFound | Self::InstanceNotFound => {
-                "GET /v1/schema?view=compact names the connections"
+                "`rung pdpp connections list` lists the connections"
             }
             Self::InstanceClosed(_) => {
-                "PATCH /v1/connections/{connection_id} with {\"status\":\"active\"} opens it"
+                "`rung pdpp connections resume ID` opens a paused connection"
             }
-            Self::Ambiguous { .. } => "repeat the request with connection_id",
-            Self::CursorExpired => "begin again with changes_since=beginning",
+            Self::Ambiguous { .. } => "name the connection",
             Self::CursorStale { .. } => "read the field again from its start",
-            Self::QueryNotFound => "read the field from its start, or look for something else",
-            Self::Full => "free some space, then send it again",
-            Self::Building(_) | Self::Busy(_) | Self::Unreachable(_) => "try again in a moment",
-            Self::Newer => "use the version of rung that wrote it",
+            Self::QueryNotFound => "read the field from its start, or search for another text",
+            Self::StoreFull => "free some space, then repeat the request",
+            Self::IndexBuilding(_) | Self::Busy(_) | Self::Unreachable(_) => {
+                "try again in a moment"
+            }
+            Self::NewerFormat => "use the version of rung that wrote it",
             Self::Ladder(error) => return error.hint(),
             _ => return None,
         };
@@ -276,13 +293,36 @@ impl Coded for Error {
     }
 }
 
+/// Names at most, that a hint proposes for an unknown name.
+const MAX_SIMILAR_NAMES: usize = 3;
+
+/// Lists the names that are similar to an unknown name, most similar first: `a, b or c`.
+pub fn similar_names<'k>(
+    unknown: &str,
+    known: impl IntoIterator<Item = &'k str>,
+) -> Option<String> {
+    let mut known: Vec<&str> = known.into_iter().collect();
+    let mut found = Vec::new();
+    while found.len() < MAX_SIMILAR_NAMES
+        && let Some(name) = rung_fault::nearest(unknown, known.iter().copied())
+    {
+        known.retain(|own| *own != name);
+        found.push(name);
+    }
+    let last = found.pop()?;
+    Some(match found.as_slice() {
+        [] => last.to_owned(),
+        others => format!("{} or {last}", others.join(", ")),
+    })
+}
+
 impl From<serde_json::Error> for Error {
     fn from(error: serde_json::Error) -> Self {
-        Self::corrupt("what is stored is no JSON", error)
+        Self::corrupt("the stored data is not valid JSON", error)
     }
 }
 
-/// A list of candidates as an answer has it.
-pub fn candidates_json(candidates: &[Candidate]) -> Value {
+/// Renders candidates for a response.
+pub fn candidates_json(candidates: &[ConnectionCandidate]) -> Value {
     serde_json::to_value(candidates).unwrap_or_default()
 }

@@ -1,40 +1,41 @@
-//! What belongs to a record, read along with it.
+//! Expansion: related records included in a response.
 
 use rung_fault::Code;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::declaration::Cardinality;
-use crate::filter::{Filter, Tests};
-use crate::page::{Among, ExpandQuery, Order, Stored, record_json};
-use crate::reading::Reading;
-use crate::scope::{Bearer, Choice, Sight};
+use crate::filter::{RecordConditions, RecordFilter};
+use crate::page::{ExpandQuery, RecordRendering, SortOrder, StoredRecord, record_json};
+use crate::scan::CollectionScan;
+use crate::scope::{Bearer, ConnectionFilter, StreamScope};
 use crate::store::Tx;
 use crate::{Error, Records, Result};
 
-/// What is read along with each record of a sight.
+/// A checked expansion of one relationship.
 pub(crate) struct Expansion {
     name: String,
-    one: bool,
+    is_single: bool,
     limit: usize,
-    child: Option<Sight>,
+    child: Option<StreamScope>,
     foreign_key: String,
 }
 
 impl Records {
-    pub(crate) fn expansions(
+    pub(crate) fn resolve_expansions(
         &self,
         tx: &mut dyn Tx,
         bearer: &Bearer,
-        sights: &[Sight],
+        sights: &[StreamScope],
         query: &ExpandQuery,
     ) -> Result<Vec<Vec<Expansion>>> {
-        let refused = |param, why: String| Error::refused(Code::InvalidExpand, param, why);
+        let refused =
+            |param, why: String| Error::invalid_with_code(Code::InvalidExpand, param, why);
         for (name, _) in &query.limits {
             if !query.names.contains(name) {
                 return Err(refused(
                     "expand_limit",
-                    format!("expand_limit[{name}] without expand={name}"),
+                    format!("expand_limit[{name}] needs expand={name}"),
                 ));
             }
         }
@@ -60,7 +61,7 @@ impl Records {
                         .map(|expand| expand.name.as_str())
                         .collect();
                     let why = format!(
-                        "{} has no relation {} to read along, but: {}",
+                        "{} has no relation {}; its relations: {}",
                         stream.name,
                         rung_ladder::head(name, 100),
                         known.join(", ")
@@ -76,7 +77,7 @@ impl Records {
                 if asked.is_some() && one {
                     return Err(refused(
                         "expand_limit",
-                        format!("{name} is one at most, and takes no limit"),
+                        format!("{name} is a single record and takes no limit"),
                     ));
                 }
                 if asked.is_some_and(|limit| limit == 0 || limit > declared.max_limit) {
@@ -88,7 +89,7 @@ impl Records {
                 if let Some(grant) = bearer.grant() {
                     let Some(granted) = grant.stream(&relation.stream) else {
                         return Err(Error::ScopeInsufficient(format!(
-                            "{name} lies in stream {}, which is not in this grant",
+                            "{name} is in stream {}, which is not in this grant",
                             relation.stream
                         )));
                     };
@@ -96,13 +97,15 @@ impl Records {
                         return Err(Error::ConnectionNotFound);
                     }
                 }
-                let choice = Choice {
+                let choice = ConnectionFilter {
                     connection_id: Some(sight.connection.id.clone()),
                     connector_id: None,
                 };
-                let child = self.sights_of(tx, bearer, &choice, &relation.stream)?.pop();
+                let child = self
+                    .scopes_of_stream(tx, bearer, &choice, &relation.stream)?
+                    .pop();
                 if let Some(child) = &child
-                    && !child.shows(&relation.foreign_key)
+                    && !child.shows_field(&relation.foreign_key)
                 {
                     return Err(Error::FieldNotGranted {
                         field: relation.foreign_key.clone(),
@@ -116,7 +119,7 @@ impl Records {
                 };
                 own.push(Expansion {
                     name: name.clone(),
-                    one,
+                    is_single: one,
                     limit: usize::try_from(limit).unwrap_or(1),
                     child,
                     foreign_key: relation.foreign_key.clone(),
@@ -129,26 +132,26 @@ impl Records {
 }
 
 #[derive(Serialize)]
-struct Children<'a> {
+struct RelatedRecords<'a> {
     object: &'static str,
     data: &'a [Box<RawValue>],
     has_more: bool,
 }
 
-/// What belongs to a record, by the names under which it is read along.
-pub(crate) fn expanded_of(
+/// Reads the related records of a record, by relationship.
+pub(crate) fn read_expansions(
     tx: &mut dyn Tx,
-    row: &Stored,
+    row: &StoredRecord,
     expansions: &[Expansion],
 ) -> Result<Vec<(String, Box<RawValue>)>> {
     let mut all = Vec::with_capacity(expansions.len());
     for expansion in expansions {
         let mut records = Vec::new();
         let mut has_more = false;
-        // A key that the other stream's field cannot hold belongs to nothing there.
-        let holds = |child: &&Sight| {
+        // A key that is not a valid value of the foreign key has no related records.
+        let holds = |child: &&StreamScope| {
             let kind = child.stream().kind(&expansion.foreign_key);
-            kind.is_some_and(|kind| crate::key::parse(&row.key, kind).is_some())
+            kind.is_some_and(|kind| crate::key::parse_key(&row.key, kind).is_some())
         };
         if let Some((child, collection)) = expansion
             .child
@@ -156,18 +159,18 @@ pub(crate) fn expanded_of(
             .filter(holds)
             .and_then(|child| Some((child, child.collection.as_ref()?)))
         {
-            let filter = Filter {
+            let filter = RecordFilter {
                 field: expansion.foreign_key.clone(),
-                bound: None,
+                operator: None,
                 value: row.key.clone(),
             };
-            let tests = Tests::of(child, &[filter])?;
-            let reading = Reading {
+            let tests = RecordConditions::build(child, &[filter])?;
+            let reading = CollectionScan {
                 collection,
-                tests: &tests,
-                order: Order::Asc,
+                conditions: &tests,
+                order: SortOrder::Asc,
                 version: i64::MAX,
-                past: false,
+                is_past: false,
             };
             let mut rows = reading.rows(tx, None, expansion.limit + 1)?;
             has_more = rows.len() > expansion.limit;
@@ -177,19 +180,19 @@ pub(crate) fn expanded_of(
                     tx,
                     child,
                     row,
-                    |field| child.shows(field),
+                    |field| child.shows_field(field),
                     &[],
-                    Among::Others,
+                    RecordRendering::ListItem,
                 )?);
             }
         }
-        let json = if expansion.one {
+        let json = if expansion.is_single {
             match records.pop() {
                 Some(record) => record,
                 None => RawValue::from_string("null".to_owned())?,
             }
         } else {
-            serde_json::value::to_raw_value(&Children {
+            serde_json::value::to_raw_value(&RelatedRecords {
                 object: "list",
                 data: &records,
                 has_more,

@@ -1,57 +1,55 @@
-//! Which records are meant: what a request asks for, and what a grant lets through, in one form.
+//! Conditions on records: the filters of a request and the limits of a grant, in one form.
 
 use rung_fault::Code;
 use std::fmt::Write as _;
 
-use crate::declaration::{Bound, Fact, Ways};
-use crate::document::{self, Lifted, Members};
-use crate::scope::{Collection, Sight};
+use crate::declaration::{IndexKind, IndexedField, RangeOperator};
+use crate::document::{self, LiftedText, ObjectMembers};
+use crate::scope::{Collection, StreamScope};
 use crate::store::Value;
 use crate::write::{equal_key, fact_key, lifted_key};
 use crate::{Error, Result, key};
 
-/// Conditions that one request may have.
+/// Maximum number of filters of a request.
 const MAX_FILTERS: usize = 50;
 
-/// A condition, as it is asked for.
+/// A filter of a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Filter {
-    /// On which field.
+pub struct RecordFilter {
     pub field: String,
-    /// A comparison. `None` for being equal.
-    pub bound: Option<String>,
-    /// With what.
+    /// The comparison operator. `None`: equality.
+    pub operator: Option<String>,
     pub value: String,
 }
 
-/// A condition on one field: from a key on, and before another.
+/// A condition on one field: a half-open range of keys.
 #[derive(Debug, Clone)]
-pub(crate) struct Test {
-    pub(crate) fact: Fact,
-    /// Its number in the shape.
-    pub(crate) no: i64,
+pub(crate) struct FieldCondition {
+    pub(crate) fact: IndexedField,
+    /// The number of the field in the index shape.
+    pub(crate) field_no: i64,
     pub(crate) from: Option<Vec<u8>>,
     pub(crate) to: Option<Vec<u8>>,
-    /// Whether one value alone passes.
+    /// True if exactly one value matches.
     pub(crate) exact: bool,
 }
 
-/// Everything that must hold for a record to be meant, and to be seen.
+/// All conditions that a record must meet to match the request and to be visible.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tests {
-    pub(crate) tests: Vec<Test>,
-    /// The keys that may be meant. `None` for all.
+pub(crate) struct RecordConditions {
+    pub(crate) conditions: Vec<FieldCondition>,
+    /// The record keys that match. `None`: all.
     pub(crate) keys: Option<Vec<String>>,
 }
 
-impl Test {
-    pub(crate) fn holds(&self, members: &Members<'_>, lifted: &[Lifted]) -> bool {
+impl FieldCondition {
+    pub(crate) fn matches(&self, members: &ObjectMembers<'_>, lifted: &[LiftedText]) -> bool {
         let key = match lifted.iter().find(|long| long.field == self.fact.field) {
             Some(long) => lifted_key(long, &self.fact),
             None => members
                 .iter()
                 .find(|(name, _)| *name == self.fact.field)
-                .and_then(|(_, value)| fact_key(&document::scalar(value)?, &self.fact)),
+                .and_then(|(_, value)| fact_key(&document::scalar_value(value)?, &self.fact)),
         };
         key.is_some_and(|key| {
             self.from.as_ref().is_none_or(|from| key >= *from)
@@ -60,12 +58,13 @@ impl Test {
     }
 }
 
-impl Tests {
-    /// What a request means for one stream of one connection. Fields that may not be seen may not be asked about.
-    pub(crate) fn of(sight: &Sight, filters: &[Filter]) -> Result<Self> {
-        check(sight, filters)?;
+impl RecordConditions {
+    /// Builds the conditions of a request on one stream of one connection. Rejects filters on fields that are not
+    /// visible.
+    pub(crate) fn build(sight: &StreamScope, filters: &[RecordFilter]) -> Result<Self> {
+        check_filters(sight, filters)?;
         let mut tests = Self {
-            tests: Vec::new(),
+            conditions: Vec::new(),
             keys: sight
                 .resources
                 .as_ref()
@@ -76,7 +75,7 @@ impl Tests {
             return Ok(tests);
         };
         for filter in filters {
-            if filter.bound.is_none()
+            if filter.operator.is_none()
                 && stream.primary_key == [filter.field.clone()]
                 && collection.shape.fact(&filter.field).is_none()
             {
@@ -84,27 +83,31 @@ impl Tests {
                 keys.retain(|key| *key == filter.value);
                 continue;
             }
-            let (no, fact) = indexed(collection, &filter.field)?;
-            let (from, to) = span(filter, fact)?;
-            tests.tests.push(Test {
+            let (no, fact) = indexed_field(collection, &filter.field)?;
+            let (from, to) = key_range(filter, fact)?;
+            tests.conditions.push(FieldCondition {
                 fact: fact.clone(),
-                no,
+                field_no: no,
                 from,
                 to,
-                exact: filter.bound.is_none(),
+                exact: filter.operator.is_none(),
             });
         }
         if let Some(keys) = &mut tests.keys {
-            // No key has one, and PostgreSQL takes no text that does.
+            // No key contains NUL, and PostgreSQL text cannot.
             keys.retain(|key| !key.contains('\0'));
         }
         if let Some(time) = &sight.time {
-            let (no, fact) = indexed(collection, &time.field)?;
-            tests.tests.push(Test {
+            let (no, fact) = indexed_field(collection, &time.field)?;
+            tests.conditions.push(FieldCondition {
                 fact: fact.clone(),
-                no,
-                from: Some(time.from.clone().unwrap_or_else(|| key::TIMES.0.to_vec())),
-                to: Some(time.to.clone().unwrap_or_else(|| key::TIMES.1.to_vec())),
+                field_no: no,
+                from: Some(
+                    time.from
+                        .clone()
+                        .unwrap_or_else(|| key::TIME_KEYS.0.to_vec()),
+                ),
+                to: Some(time.to.clone().unwrap_or_else(|| key::TIME_KEYS.1.to_vec())),
                 exact: false,
             });
         }
@@ -112,11 +115,11 @@ impl Tests {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.tests.is_empty() && self.keys.is_none()
+        self.conditions.is_empty() && self.keys.is_none()
     }
 
-    /// Whether a record is meant.
-    pub(crate) fn hold(&self, key: &str, data: &str, lifted: &[Lifted]) -> Result<bool> {
+    /// Returns true if a record meets the conditions.
+    pub(crate) fn matches(&self, key: &str, data: &str, lifted: &[LiftedText]) -> Result<bool> {
         if self
             .keys
             .as_ref()
@@ -124,35 +127,39 @@ impl Tests {
         {
             return Ok(false);
         }
-        if self.tests.is_empty() {
+        if self.conditions.is_empty() {
             return Ok(true);
         }
         let members = document::members(data);
-        let members = members.ok_or_else(|| Error::Broken("a record is no object".to_owned()))?;
-        Ok(self.tests.iter().all(|test| test.holds(&members, lifted)))
+        let members =
+            members.ok_or_else(|| Error::Broken("a record is not an object".to_owned()))?;
+        Ok(self
+            .conditions
+            .iter()
+            .all(|test| test.matches(&members, lifted)))
     }
 
-    /// The same as conditions on a row that has an order and a version.
-    pub(crate) fn conditions<'a>(
+    /// Appends the conditions to SQL over a table with the columns `ord` and `version`.
+    pub(crate) fn push_conditions<'a>(
         &'a self,
-        sql: &mut Sql<'a>,
+        sql: &mut SqlBuilder<'a>,
         collection: &Collection,
         row: &str,
         skip: Option<usize>,
     ) {
-        for (at, test) in self.tests.iter().enumerate() {
+        for (at, test) in self.conditions.iter().enumerate() {
             if Some(at) == skip {
                 continue;
             }
             let (subject, no) = (collection.subject, collection.no);
-            if test.exact && test.fact.ways == Ways::All {
+            if test.exact && test.fact.ways == IndexKind::All {
                 sql.push(" AND EXISTS (SELECT 1 FROM fact g WHERE g.subject = ")
                     .bind(subject);
                 sql.push(" AND g.collection = ")
                     .bind(no)
                     .push(" AND g.field = ")
-                    .bind(test.no);
-                test.range(sql, "g");
+                    .bind(test.field_no);
+                test.push_range(sql, "g");
                 sql.push(&format!(
                     " AND g.ord = {row}.ord AND g.version = {row}.version)"
                 ));
@@ -164,41 +171,45 @@ impl Tests {
                 sql.push(" AND g.collection = ")
                     .bind(no)
                     .push(" AND g.field = ")
-                    .bind(test.no);
-                test.range(sql, "g");
+                    .bind(test.field_no);
+                test.push_range(sql, "g");
                 sql.push(")");
             }
         }
         if let Some(keys) = &self.keys {
             sql.push(&format!(" AND {row}.version IN ("));
-            versions_of_keys(sql, collection, keys);
+            push_versions_of_keys(sql, collection, keys);
             sql.push(")");
         }
     }
 
-    /// A question for each condition: which versions that hold does it let through? What all of them let through is what
-    /// the conditions do, and no record is looked at for it.
-    pub(crate) fn versions<'a>(&'a self, collection: &Collection) -> Vec<Sql<'a>> {
-        let of_test = |test: &'a Test| {
-            let mut sql = Sql::new("SELECT g.version FROM fact g WHERE g.subject = ");
+    /// Returns one query per condition, each selecting the current versions that meet it. Their intersection meets all
+    /// conditions, found from the indexes alone.
+    pub(crate) fn version_queries<'a>(&'a self, collection: &Collection) -> Vec<SqlBuilder<'a>> {
+        let of_test = |test: &'a FieldCondition| {
+            let mut sql = SqlBuilder::new("SELECT g.version FROM fact g WHERE g.subject = ");
             sql.bind(collection.subject)
                 .push(" AND g.collection = ")
                 .bind(collection.no);
-            sql.push(" AND g.field = ").bind(test.no);
-            test.range(&mut sql, "g");
+            sql.push(" AND g.field = ").bind(test.field_no);
+            test.push_range(&mut sql, "g");
             sql
         };
-        let mut all: Vec<Sql<'a>> = self.tests.iter().map(of_test).collect();
+        let mut all: Vec<SqlBuilder<'a>> = self.conditions.iter().map(of_test).collect();
         if let Some(keys) = &self.keys {
-            let mut sql = Sql::new("");
-            versions_of_keys(&mut sql, collection, keys);
+            let mut sql = SqlBuilder::new("");
+            push_versions_of_keys(&mut sql, collection, keys);
             all.push(sql);
         }
         all
     }
 }
 
-fn versions_of_keys<'a>(sql: &mut Sql<'a>, collection: &Collection, keys: &'a [String]) {
+fn push_versions_of_keys<'a>(
+    sql: &mut SqlBuilder<'a>,
+    collection: &Collection,
+    keys: &'a [String],
+) {
     sql.push("SELECT k.version FROM record k WHERE k.subject = ")
         .bind(collection.subject)
         .push(" AND k.collection = ")
@@ -210,10 +221,10 @@ fn versions_of_keys<'a>(sql: &mut Sql<'a>, collection: &Collection, keys: &'a [S
     sql.push(if keys.is_empty() { "NULL)" } else { ")" });
 }
 
-impl Test {
-    /// The condition on a fact's value.
-    pub(crate) fn range<'a>(&'a self, sql: &mut Sql<'a>, row: &str) {
-        // One value is asked for as one: then the index gives the rest in order.
+impl FieldCondition {
+    /// Appends the condition on the value of an index row.
+    pub(crate) fn push_range<'a>(&'a self, sql: &mut SqlBuilder<'a>, row: &str) {
+        // An equality lets the index return the rest of the key in order.
         if let (true, Some(from), Some(to)) = (self.exact, &self.from, &self.to)
             && to.split_last() == Some((&0, from))
         {
@@ -232,13 +243,13 @@ impl Test {
     }
 }
 
-/// A statement that grows with its parameters.
-pub(crate) struct Sql<'a> {
+/// A SQL statement under construction, with its parameters.
+pub(crate) struct SqlBuilder<'a> {
     pub(crate) text: String,
     pub(crate) params: Vec<Value<'a>>,
 }
 
-impl<'a> Sql<'a> {
+impl<'a> SqlBuilder<'a> {
     pub(crate) fn new(text: &str) -> Self {
         Self {
             text: text.to_owned(),
@@ -258,54 +269,54 @@ impl<'a> Sql<'a> {
     }
 }
 
-/// The fact that a field is found by, where there is one already.
-pub(crate) fn indexed<'c>(collection: &'c Collection, field: &str) -> Result<(i64, &'c Fact)> {
+/// Returns the index of a field. Fails if it is not built yet.
+pub(crate) fn indexed_field<'c>(
+    collection: &'c Collection,
+    field: &str,
+) -> Result<(i64, &'c IndexedField)> {
     collection.shape.fact(field).ok_or_else(|| {
-        Error::Building(format!(
-            "field {field} was declared lately, and is not yet indexed"
+        Error::IndexBuilding(format!(
+            "field {field} was declared recently and is not indexed yet"
         ))
     })
 }
 
-/// Whether a request may ask this at all. It is said before anything is read.
-pub(crate) fn check(sight: &Sight, filters: &[Filter]) -> Result<()> {
+/// Checks filters before any record is read.
+pub(crate) fn check_filters(sight: &StreamScope, filters: &[RecordFilter]) -> Result<()> {
     if filters.len() > MAX_FILTERS {
-        return Err(Error::invalid(
+        return Err(Error::invalid_request(
             "filter",
-            format!("filter: {MAX_FILTERS} conditions at most"),
+            format!("filter: at most {MAX_FILTERS} conditions"),
         ));
     }
     let stream = sight.stream();
     for filter in filters {
         let field = stream.field(&filter.field).ok_or_else(|| {
-            let near = rung_fault::nearest(
-                &filter.field,
-                stream.fields.iter().map(|own| own.name.as_str()),
-            );
-            let near = near
-                .filter(|near| sight.shows(near))
-                .map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            Error::refused(
+            let error = Error::invalid_with_code(
                 Code::UnknownField,
                 "filter",
-                format!("{} has no field {}{near}", stream.name, filter.field),
-            )
+                format!("{} has no field {}", stream.name, filter.field),
+            );
+            error.with_similar_names(&filter.field, sight.visible_fields())
         })?;
-        if !sight.shows(&filter.field) {
+        if !sight.shows_field(&filter.field) {
             return Err(Error::FieldNotGranted {
                 field: filter.field.clone(),
                 param: "filter",
             });
         }
         let Some(kind) = field.kind else {
-            return Err(Error::invalid(
+            return Err(Error::invalid_request(
                 "filter",
-                format!("{} is no scalar, and cannot be filtered by", filter.field),
+                format!(
+                    "{} is not a scalar field and cannot be filtered",
+                    filter.field
+                ),
             ));
         };
-        if let Some(bound) = &filter.bound {
+        if let Some(bound) = &filter.operator {
             let allowed = stream.query.range_filters.get(&filter.field);
-            let known = Bound::named(bound)
+            let known = RangeOperator::parse(bound)
                 .filter(|bound| allowed.is_some_and(|allowed| allowed.contains(bound)));
             if known.is_none() {
                 let allowed: Vec<&str> = allowed
@@ -314,24 +325,24 @@ pub(crate) fn check(sight: &Sight, filters: &[Filter]) -> Result<()> {
                     .map(|bound| bound.name())
                     .collect();
                 let allowed = if allowed.is_empty() {
-                    "equality alone".to_owned()
+                    "equality only".to_owned()
                 } else {
                     allowed.join(", ")
                 };
-                return Err(Error::invalid(
+                return Err(Error::invalid_request(
                     "filter",
                     format!(
-                        "{} is not filtered by {bound}, but by {allowed}",
+                        "{} cannot be filtered by {bound}; allowed: {allowed}",
                         filter.field
                     ),
                 ));
             }
         }
-        if key::parse(&filter.value, kind).is_none() {
-            return Err(Error::invalid(
+        if key::parse_key(&filter.value, kind).is_none() {
+            return Err(Error::invalid_request(
                 "filter",
                 format!(
-                    "filter[{}]: {:?} is no {}",
+                    "filter[{}]: {:?} is not a valid {}",
                     filter.field,
                     rung_ladder::head(&filter.value, 100),
                     kind.name()
@@ -342,39 +353,41 @@ pub(crate) fn check(sight: &Sight, filters: &[Filter]) -> Result<()> {
     Ok(())
 }
 
-type Keys = (Option<Vec<u8>>, Option<Vec<u8>>);
+type KeyRange = (Option<Vec<u8>>, Option<Vec<u8>>);
 
-/// The keys that a condition lets through.
-fn span(filter: &Filter, fact: &Fact) -> Result<Keys> {
-    if fact.ways == Ways::Equal {
+/// Returns the range of keys that a filter matches.
+fn key_range(filter: &RecordFilter, fact: &IndexedField) -> Result<KeyRange> {
+    if fact.ways == IndexKind::Equal {
         let from = equal_key(&filter.value);
-        return Ok((Some(from.clone()), Some(next(from))));
+        return Ok((Some(from.clone()), Some(next_key(from))));
     }
     let refused = || {
-        Error::invalid(
+        Error::invalid_request(
             "filter",
-            format!("filter[{}]: no {}", filter.field, fact.kind.name()),
+            format!("filter[{}]: not a valid {}", filter.field, fact.kind.name()),
         )
     };
-    let own = key::parse(&filter.value, fact.kind).ok_or_else(refused)?;
-    // A moment is followed by its spelling, every other value by nothing.
+    let own = key::parse_key(&filter.value, fact.kind).ok_or_else(refused)?;
+    // The key of a moment continues with its spelling. Other keys end here.
     let beyond = match fact.kind {
-        key::Kind::Time => key::after(&own),
-        _ => next(own.clone()),
+        key::ValueKind::Time => key::prefix_end(&own),
+        _ => next_key(own.clone()),
     };
-    // What is compared is of one kind: a text is not less than a number.
+    // Ranges stay within one type: a text is never less than a number.
     let (least, most) = (vec![own[0]], vec![own[0] + 1]);
-    Ok(match filter.bound.as_deref().and_then(Bound::named) {
-        None => (Some(own), Some(beyond)),
-        Some(Bound::Gte) => (Some(own), Some(most)),
-        Some(Bound::Gt) => (Some(beyond), Some(most)),
-        Some(Bound::Lte) => (Some(least), Some(beyond)),
-        Some(Bound::Lt) => (Some(least), Some(own)),
-    })
+    Ok(
+        match filter.operator.as_deref().and_then(RangeOperator::parse) {
+            None => (Some(own), Some(beyond)),
+            Some(RangeOperator::Gte) => (Some(own), Some(most)),
+            Some(RangeOperator::Gt) => (Some(beyond), Some(most)),
+            Some(RangeOperator::Lte) => (Some(least), Some(beyond)),
+            Some(RangeOperator::Lt) => (Some(least), Some(own)),
+        },
+    )
 }
 
-/// The least key after this one.
-fn next(mut key: Vec<u8>) -> Vec<u8> {
+/// Returns the least key greater than `key`.
+fn next_key(mut key: Vec<u8>) -> Vec<u8> {
     key.push(0);
     key
 }

@@ -1,140 +1,118 @@
-//! What an owner allowed a client: which streams, which fields, which records.
+//! Grants: which streams, fields and records a client may read.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::declaration::{Declaration, Stream};
+use crate::declaration::{Declaration, StreamDeclaration};
 use crate::{Error, Result};
 
-/// The version of the form of grants.
-const VERSION: &str = "0.1.0";
+/// The version of the grant format.
+const GRANT_VERSION: &str = "0.1.0";
 
-/// A grant as it was issued. It never changes.
+/// An issued grant. Immutable.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Grant {
-    /// Of its form.
     pub version: String,
-    /// Its id.
     pub grant_id: String,
-    /// When it was issued.
     pub issued_at: String,
-    /// Whose data.
+    /// The subject whose data is granted.
     pub subject: Value,
-    /// For whom.
-    pub client: Client,
-    /// Of which source.
-    pub source: Source,
-    /// As it was declared then.
+    pub client: GrantClient,
+    pub source: GrantSource,
+    /// The version of the source declaration when the grant was issued.
     pub source_declaration: Value,
-    /// For what.
     pub purpose_code: String,
-    /// Once or for good.
+    /// `single_use` or `continuous`.
     pub access_mode: String,
-    /// The streams.
     pub streams: Vec<GrantedStream>,
-    /// When it ends.
     pub expires_at: Option<String>,
-    /// What else was said.
+    /// Other members.
     #[serde(flatten)]
     pub rest: serde_json::Map<String, Value>,
 }
 
-/// For whom a grant is.
+/// The client of a grant.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Client {
-    /// Its id.
+pub struct GrantClient {
     pub client_id: String,
-    /// How it is shown.
     #[serde(default)]
     pub client_display: Value,
 }
 
-/// Of what a grant is.
+/// The source of a grant.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Source {
-    /// Connector or a server's own.
+pub struct GrantSource {
+    /// `connector` or `provider_native`.
     pub kind: String,
-    /// Its address.
+    /// The address (URI) of the source.
     pub id: String,
 }
 
-/// A stream in a grant.
+/// A stream of a grant.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GrantedStream {
-    /// Its name.
     pub name: String,
-    /// Of which connections.
+    /// The granted connections.
     pub instance_ids: Vec<String>,
-    /// The fields.
+    /// The granted fields.
     pub fields: Vec<String>,
-    /// From when until when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_constraint: Option<TimeConstraint>,
-    /// Records, by their keys.
+    /// Keys of the granted records. `None`: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Vec<String>>,
 }
 
-/// From when until when.
+/// A time range on one field.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TimeConstraint {
-    /// By which field.
     pub field: String,
-    /// This moment, and what comes after.
+    /// Inclusive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// What comes before this moment.
+    /// Exclusive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
 }
 
-/// What somebody asks to be granted of a stream.
+/// What to grant of one stream.
 #[derive(Debug, Clone, Default)]
-pub struct Selection {
+pub struct StreamSelection {
     /// The stream, or `*` for all.
     pub stream: String,
-    /// Its fields; all of them if none is named.
+    /// The fields. Empty: all.
     pub fields: Vec<String>,
-    /// A view in place of fields.
+    /// A named view, instead of fields.
     pub view: Option<String>,
-    /// From when.
     pub since: Option<String>,
-    /// Until when.
     pub until: Option<String>,
-    /// Records, by their keys.
+    /// Keys of the granted records. Empty: all.
     pub resources: Vec<String>,
-    /// Of which connections; of those of the whole grant, if none is named.
+    /// The connections. Empty: those of the whole grant.
     pub connections: Vec<String>,
 }
 
-/// A grant to be issued.
+/// A grant to be built.
 #[derive(Debug, Clone)]
-pub struct Request<'a> {
-    /// Its id.
+pub struct NewGrant<'a> {
     pub grant_id: String,
-    /// When.
     pub issued_at: String,
-    /// Whose data.
     pub subject: &'a str,
-    /// For whom.
     pub client: &'a str,
-    /// For what.
     pub purpose_code: String,
-    /// Once, or until it is taken back.
+    /// True if the grant is for one use; otherwise it is valid until revoked.
     pub single_use: bool,
-    /// When it ends.
     pub expires_at: Option<String>,
-    /// What is asked for.
-    pub selections: &'a [Selection],
-    /// Of which connections.
+    pub selections: &'a [StreamSelection],
+    /// The connections of streams that select none.
     pub connections: Vec<String>,
 }
 
 impl Grant {
-    /// Says in full what a request means today, so that a later declaration widens nothing.
-    pub fn resolve(declaration: &Declaration, request: Request<'_>) -> Result<Self> {
+    /// Resolves selections into explicit streams and fields, so that a later declaration does not widen the grant.
+    pub fn resolve(declaration: &Declaration, request: NewGrant<'_>) -> Result<Self> {
         let wrong = |why: String| {
-            Err(Error::refused(
+            Err(Error::invalid_with_code(
                 rung_fault::Code::InvalidRequest,
                 "streams",
                 why,
@@ -146,10 +124,10 @@ impl Grant {
             .iter()
             .any(|selection| selection.stream == "*");
         if all && request.selections.len() > 1 {
-            return wrong("* stands for all streams and must stand alone".to_owned());
+            return wrong("* means all streams and must be the only stream".to_owned());
         }
         for selection in request.selections {
-            let chosen: Vec<&Stream> = if all {
+            let chosen: Vec<&StreamDeclaration> = if all {
                 declaration.streams.iter().collect()
             } else {
                 let found = declaration.stream(&selection.stream);
@@ -158,7 +136,10 @@ impl Grant {
                         "{} has no stream {}",
                         declaration.connector, selection.stream
                     );
-                    return wrong(why);
+                    let error =
+                        Error::invalid_with_code(rung_fault::Code::InvalidRequest, "streams", why);
+                    let known = declaration.stream_names();
+                    return Err(error.with_similar_names(&selection.stream, known));
                 };
                 vec![found]
             };
@@ -166,22 +147,22 @@ impl Grant {
                 if streams.iter().any(|other| other.name == stream.name) {
                     return wrong(format!("stream {} is named twice", stream.name));
                 }
-                streams.push(granted(stream, selection, &request.connections)?);
+                streams.push(resolve_stream(stream, selection, &request.connections)?);
             }
         }
         if streams.is_empty() {
-            return wrong("at least one stream is needed".to_owned());
+            return wrong("at least one stream is required".to_owned());
         }
         Ok(Self {
-            version: VERSION.to_owned(),
+            version: GRANT_VERSION.to_owned(),
             grant_id: request.grant_id,
             issued_at: request.issued_at,
             subject: json!({"id": request.subject}),
-            client: Client {
+            client: GrantClient {
                 client_id: request.client.to_owned(),
                 client_display: json!({"name": request.client}),
             },
-            source: Source {
+            source: GrantSource {
                 kind: declaration.kind.clone(),
                 id: declaration.source_id.clone(),
             },
@@ -199,20 +180,20 @@ impl Grant {
         })
     }
 
-    /// What it says of a stream.
     pub fn stream(&self, name: &str) -> Option<&GrantedStream> {
         self.streams.iter().find(|stream| stream.name == name)
     }
 }
 
-fn granted(
-    stream: &Stream,
-    selection: &Selection,
+fn resolve_stream(
+    stream: &StreamDeclaration,
+    selection: &StreamSelection,
     connections: &[String],
 ) -> Result<GrantedStream> {
-    let wrong = |why: String| Error::refused(rung_fault::Code::InvalidRequest, "streams", why);
+    let wrong =
+        |why: String| Error::invalid_with_code(rung_fault::Code::InvalidRequest, "streams", why);
     let named: Vec<&str> = match (&selection.view, selection.fields.as_slice()) {
-        (Some(_), [_, ..]) => return Err(wrong("a view or fields, not both".to_owned())),
+        (Some(_), [_, ..]) => return Err(wrong("send a view or fields, not both".to_owned())),
         (Some(view), []) => {
             let found = stream.views.iter().find(|own| own.id == *view);
             let found =
@@ -227,10 +208,9 @@ fn granted(
         (None, fields) => fields.iter().map(String::as_str).collect(),
     };
     if let Some(unknown) = named.iter().find(|name| stream.field(name).is_none()) {
-        return Err(wrong(format!(
-            "stream {} has no field {unknown}",
-            stream.name
-        )));
+        let error = wrong(format!("stream {} has no field {unknown}", stream.name));
+        let known = stream.fields.iter().map(|field| field.name.as_str());
+        return Err(error.with_similar_names(unknown, known));
     }
     let always = stream.fields.iter().filter(|field| field.required);
     let always = always.map(|field| field.name.as_str());
@@ -248,22 +228,22 @@ fn granted(
         (_, false) => None,
         (None, true) => {
             return Err(wrong(format!(
-                "stream {} has no time to be limited by",
+                "stream {} has no time field, so it cannot be limited by time",
                 stream.name
             )));
         }
         (Some(field), true) => {
             for moment in [&selection.since, &selection.until].into_iter().flatten() {
-                if crate::key::Moment::parse(moment).is_none() {
-                    return Err(wrong(format!("{moment} is no date or moment")));
+                if crate::key::CalendarTime::parse(moment).is_none() {
+                    return Err(wrong(format!("{moment} is not a date or timestamp")));
                 }
             }
             let moments = (&selection.since, &selection.until);
             if let (Some(since), Some(until)) = moments
-                && crate::key::Moment::parse(since) >= crate::key::Moment::parse(until)
+                && crate::key::CalendarTime::parse(since) >= crate::key::CalendarTime::parse(until)
             {
                 return Err(wrong(format!(
-                    "nothing is from {since} on and before {until}"
+                    "the time range is empty: {since} is not before {until}"
                 )));
             }
             Some(TimeConstraint {

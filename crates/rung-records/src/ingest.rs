@@ -1,4 +1,4 @@
-//! Taking in records: lines of JSON, as many as come, a batch at a time.
+//! Ingestion of records: NDJSON of any length, written in batches.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,107 +9,112 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use crate::connections::{collection, to_write};
-use crate::declaration::{Declaration, Stream, slug};
-use crate::document::{self, Document};
-use crate::records::moment;
+use crate::connections::{ensure_collection, writable_connection};
+use crate::declaration::{Declaration, StreamDeclaration, connector_slug};
+use crate::document::{self, RecordDocument};
+use crate::records::format_moment;
 use crate::scope::{Bearer, Collection};
-use crate::write::{self, Change};
+use crate::write::{self, RecordChange};
 use crate::{Error, Records, Result};
 
-/// Bytes that are taken in at once.
+/// Bytes buffered before a batch is written.
 const BATCH_BYTES: usize = 12 * 1024 * 1024;
-/// So many changes at once make another store of it.
-const LEARN_AFTER: u64 = 5_000;
-/// Bytes of a key.
+/// Number of changes after which the store updates its statistics.
+const ANALYZE_AFTER_CHANGES: u64 = 5_000;
+/// Maximum length of a record key.
 const MAX_KEY_BYTES: usize = 1_024;
 
-/// Where records go.
+/// The stream of a connection to write to.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct StreamTarget {
     /// The connector, by its name or address.
     pub connector_id: String,
-    /// The connection. The default one if none is named.
+    /// The connection. `None`: the default one.
     pub connection_id: Option<String>,
-    /// The stream.
     pub stream: String,
 }
 
-/// A line that was not taken.
+/// A rejected line.
 #[derive(Debug, Clone, serde::Serialize)]
-pub struct Rejection {
-    /// Which line, counted from 0, empty ones aside.
+pub struct LineRejection {
+    /// The index of the line, from 0, not counting empty lines.
     pub input_index: u64,
-    /// Why.
     pub code: &'static str,
-    /// In words.
     pub message: String,
-    /// The same for the same line.
+    /// A hash of the line.
     pub receipt_id: String,
+    /// The place in the input: `line 2`, counting empty lines, or `item 2` of a list.
+    #[serde(skip)]
+    pub position: String,
 }
 
-/// What came of it.
+/// The result of an ingestion.
 #[derive(Debug, Clone, Default, serde::Serialize)]
-pub struct Ingested {
-    /// The stream.
+pub struct IngestReport {
     pub stream: String,
-    /// The connection.
     pub connection_id: String,
-    /// Lines.
+    /// Number of lines.
     pub records_attempted: u64,
-    /// Lines that were taken, changed or not.
+    /// Number of lines accepted, whether or not they changed a record.
     pub records_accepted: u64,
-    /// Lines that were not.
+    /// Number of lines rejected.
     pub records_rejected: u64,
-    /// Of those taken, how many were so already.
+    /// Number of accepted lines that changed nothing.
     pub records_unchanged: u64,
-    /// Kept for readers of the older form.
+    /// Always empty. Present for clients of an older format.
     pub errors: Vec<String>,
-    /// The lines that were not taken.
-    pub rejections: Vec<Rejection>,
+    pub rejections: Vec<LineRejection>,
 }
 
-/// Records on their way in.
-pub struct Ingest<'r> {
+/// An ingestion in progress.
+pub struct Ingestion<'r> {
     records: &'r Records,
     subject: i64,
     declaration: Arc<Declaration>,
-    at: usize,
+    stream_index: usize,
     connection: String,
     schema: Option<jsonschema::Validator>,
     buffer: Vec<u8>,
-    done: Ingested,
+    /// The number of the buffer's first line in the input.
+    line_number: u64,
+    /// What the numbers count: `line` or `item`.
+    unit: &'static str,
+    /// Offsets in the buffer at which the numbering of lines continues with another number.
+    renumbered: Vec<(usize, u64)>,
+    report: IngestReport,
 }
 
+/// What a line looks like, for the errors of lines that do not.
+const LINE_EXAMPLE: &str = r#"`key` and `data`, for example {"key":"m1","data":{"id":"m1"}}"#;
+
 impl Records {
-    /// Begins to take in records.
-    pub fn ingest(&self, bearer: &Bearer, target: &Target) -> Result<Ingest<'_>> {
+    /// Starts an ingestion.
+    pub fn ingest(&self, bearer: &Bearer, target: &StreamTarget) -> Result<Ingestion<'_>> {
         bearer.require_owner()?;
-        let connector = slug(&target.connector_id);
+        let connector = connector_slug(&target.connector_id);
         let now_ms = self.now_ms();
-        let (declaration, at, connection) = self.store.writing(|tx| {
-            let declaration = self.declaration(tx, &connector)?;
-            let declaration = declaration
-                .ok_or_else(|| Error::NotFound(format!("no connector is named {connector}")))?;
+        let (declaration, at, connection) = self.store.write_tx(|tx| {
+            let declaration = self.required_declaration(tx, &connector)?;
             let at = declaration
                 .streams
                 .iter()
                 .position(|own| own.name == target.stream);
             let at = at.ok_or_else(|| {
-                Error::refused(
+                Error::invalid_with_code(
                     rung_fault::Code::StreamNotDeclared,
                     "stream",
                     format!("{connector} declares no stream {}", target.stream),
                 )
+                .with_similar_names(&target.stream, declaration.stream_names())
             })?;
-            let connection = to_write(
+            let connection = writable_connection(
                 tx,
                 bearer.subject,
                 &connector,
                 target.connection_id.as_deref(),
                 now_ms,
             )?;
-            collection(tx, bearer.subject, &connection.id, &declaration.streams[at])?;
+            ensure_collection(tx, bearer.subject, &connection.id, &declaration.streams[at])?;
             Ok((declaration, at, connection.id))
         })?;
         let schema = if self.options.strict {
@@ -120,61 +125,72 @@ impl Records {
         } else {
             None
         };
-        Ok(Ingest {
+        Ok(Ingestion {
             records: self,
             subject: bearer.subject,
             declaration,
-            at,
-            done: Ingested {
+            stream_index: at,
+            report: IngestReport {
                 stream: target.stream.clone(),
                 connection_id: connection.clone(),
-                ..Ingested::default()
+                ..IngestReport::default()
             },
             connection,
             schema,
             buffer: Vec::new(),
+            line_number: 1,
+            unit: "line",
+            renumbered: Vec::new(),
         })
     }
 
-    /// Deletes one record of a stream, or all of them.
-    pub fn delete(&self, bearer: &Bearer, target: &Target, key: Option<&str>) -> Result<()> {
+    /// Deletes one record of a stream, or all of them if `key` is `None`.
+    pub fn delete_records(
+        &self,
+        bearer: &Bearer,
+        target: &StreamTarget,
+        key: Option<&str>,
+    ) -> Result<()> {
         bearer.require_owner()?;
-        let connector = slug(&target.connector_id);
+        let connector = connector_slug(&target.connector_id);
         let now_ms = self.now_ms();
-        let at = moment(now_ms);
-        self.store.writing(|tx| {
-            let declaration = self.declaration(tx, &connector)?;
-            let declaration = declaration
-                .ok_or_else(|| Error::NotFound(format!("no connector is named {connector}")))?;
-            let stream = declaration.stream(&target.stream);
-            let stream = stream
-                .ok_or_else(|| Error::NotFound(format!("no stream is named {}", target.stream)))?;
-            let connection = to_write(
+        let at = format_moment(now_ms);
+        self.store.write_tx(|tx| {
+            let declaration = self.required_declaration(tx, &connector)?;
+            let stream = declaration.required_stream(&target.stream)?;
+            let connection = writable_connection(
                 tx,
                 bearer.subject,
                 &connector,
                 target.connection_id.as_deref(),
                 now_ms,
             )?;
-            write::lock(tx, bearer.subject)?;
-            let mut collection = collection(tx, bearer.subject, &connection.id, stream)?;
+            write::lock_subject(tx, bearer.subject)?;
+            let mut collection = ensure_collection(tx, bearer.subject, &connection.id, stream)?;
             let gone =
                 |keys: &[String], tx: &mut dyn crate::store::Tx, collection: &mut Collection| {
-                    let changes: Vec<Change<'_>> = keys
+                    let changes: Vec<RecordChange<'_>> = keys
                         .iter()
-                        .map(|key| Change {
+                        .map(|key| RecordChange {
                             key,
                             emitted_at: &at,
                             document: None,
                         })
                         .collect();
-                    write::apply(tx, collection, &changes, write::Rule::Changes, now_ms).map(drop)
+                    write::apply_changes(
+                        tx,
+                        collection,
+                        &changes,
+                        write::ChangeRule::AllowChanges,
+                        now_ms,
+                    )
+                    .map(drop)
                 };
             if let Some(key) = key {
                 return gone(&[key.to_owned()], tx, &mut collection);
             }
             loop {
-                let keys = tx.all(
+                let keys = tx.query_all(
                     "SELECT key FROM record WHERE subject = ?1 AND collection = ?2
                      AND until = 9223372036854775807 AND deleted = 0 ORDER BY ord, key LIMIT 1000",
                     crate::store::params![collection.subject, collection.no],
@@ -189,9 +205,9 @@ impl Records {
     }
 }
 
-/// A line, as it is written.
+/// A line as received.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct IngestLine<'a> {
     #[serde(borrow)]
     key: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -202,19 +218,21 @@ struct Line<'a> {
     op: Option<Cow<'a, str>>,
 }
 
-/// A line that can be taken.
-struct Taken<'a> {
+/// A line that passed the checks.
+struct AcceptedLine<'a> {
     input_index: u64,
+    /// The number of the line in the input.
+    number: u64,
     receipt_id: String,
     key: Cow<'a, str>,
     emitted_at: Cow<'a, str>,
-    document: Option<Document<'a>>,
+    document: Option<RecordDocument<'a>>,
 }
 
-type Refusal = (&'static str, String);
+type LineError = (&'static str, String);
 
-impl Ingest<'_> {
-    /// Takes what came. What is whole of it is written when enough has come.
+impl Ingestion<'_> {
+    /// Buffers bytes. Writes the complete lines once a batch is full.
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() < BATCH_BYTES {
@@ -222,192 +240,257 @@ impl Ingest<'_> {
         }
         self.flush()?;
         if self.buffer.len() > self.records.options.max_line_bytes {
-            return Err(self.too_long());
+            return Err(self.line_too_long());
         }
         Ok(())
     }
 
-    /// Writes every line that has come whole. It is on disk when this returns.
+    /// Says that the input is a list: rejections name its items, one of which is pushed per line.
+    pub fn number_items(&mut self) {
+        self.unit = "item";
+    }
+
+    /// Buffers one line of an input, of which other lines may be pushed elsewhere. `number` is its number in the input.
+    pub fn push_line(&mut self, number: u64, line: &[u8]) -> Result<()> {
+        self.renumbered.push((self.buffer.len(), number));
+        self.push(line)
+    }
+
+    /// Writes all complete lines. They are durable when this returns.
     pub fn flush(&mut self) -> Result<()> {
-        let Some(end) = memchr_last(&self.buffer) else {
+        let Some(end) = last_newline(&self.buffer) else {
             return Ok(());
         };
         let rest = self.buffer.split_off(end + 1);
         let whole = std::mem::replace(&mut self.buffer, rest);
-        self.take(&whole)
+        self.write_lines(&whole)
     }
 
-    /// Takes the rest. What was taken is on disk when this returns.
-    pub fn finish(mut self) -> Result<Ingested> {
-        let rest = std::mem::take(&mut self.buffer);
-        self.take(&rest)?;
-        let changed = self.done.records_accepted - self.done.records_unchanged;
-        if changed >= LEARN_AFTER {
-            self.records.store.learn()?;
+    /// Returns the number of the next line, which begins at `offset` of the lines being written.
+    fn next_line_number(
+        &mut self,
+        offset: usize,
+        renumbered: &mut std::vec::IntoIter<(usize, u64)>,
+    ) -> u64 {
+        while let Some((_, number)) = renumbered
+            .as_slice()
+            .first()
+            .filter(|(at, _)| *at <= offset)
+        {
+            self.line_number = *number;
+            renumbered.next();
         }
-        Ok(self.done)
+        self.line_number += 1;
+        self.line_number - 1
     }
 
-    /// What came of it so far.
-    pub fn so_far(&self) -> &Ingested {
-        &self.done
+    /// Writes the remaining lines. All accepted lines are durable when this returns.
+    pub fn finish(mut self) -> Result<IngestReport> {
+        let rest = std::mem::take(&mut self.buffer);
+        self.write_lines(&rest)?;
+        let changed = self.report.records_accepted - self.report.records_unchanged;
+        if changed >= ANALYZE_AFTER_CHANGES {
+            self.records.store.analyze()?;
+        }
+        Ok(self.report)
     }
 
-    fn too_long(&self) -> Error {
+    /// Returns the result so far.
+    pub fn report(&self) -> &IngestReport {
+        &self.report
+    }
+
+    fn line_too_long(&self) -> Error {
         Error::TooLarge {
             what: "a line",
             limit: self.records.options.max_line_bytes as u64,
         }
     }
 
-    fn stream(&self) -> &Stream {
-        &self.declaration.streams[self.at]
+    fn stream(&self) -> &StreamDeclaration {
+        &self.declaration.streams[self.stream_index]
     }
 
-    /// Writes whole lines, in one transaction.
-    fn take(&mut self, lines: &[u8]) -> Result<()> {
+    /// Writes lines in one transaction.
+    fn write_lines(&mut self, lines: &[u8]) -> Result<()> {
         let now_ms = self.records.now_ms();
-        let now = moment(now_ms);
-        let lines = mended(lines);
-        let mut taken: Vec<Taken<'_>> = Vec::new();
+        let now = format_moment(now_ms);
+        let lines = replace_lone_surrogates_in_data(lines);
+        let mut taken: Vec<AcceptedLine<'_>> = Vec::new();
+        let mut renumbered = std::mem::take(&mut self.renumbered).into_iter();
+        let mut offset = 0;
         for line in lines.split(|b| *b == b'\n') {
+            // Nothing follows the last line feed.
+            if offset == lines.len() {
+                break;
+            }
+            let number = self.next_line_number(offset, &mut renumbered);
+            offset += line.len() + 1;
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
             if line.len() > self.records.options.max_line_bytes {
-                return Err(self.too_long());
+                return Err(self.line_too_long());
             }
-            let input_index = self.done.records_attempted;
-            self.done.records_attempted += 1;
-            match self.read(line, &now) {
+            let input_index = self.report.records_attempted;
+            self.report.records_attempted += 1;
+            match self.parse_line(line, number, &now) {
                 Ok(mut line) => {
                     line.input_index = input_index;
                     taken.push(line);
                 }
-                Err((code, message)) => self.done.rejections.push(Rejection {
+                Err((code, message)) => self.report.rejections.push(LineRejection {
                     input_index,
                     code,
                     message,
-                    receipt_id: receipt(line),
+                    receipt_id: receipt_id(line),
+                    position: format!("{} {number}", self.unit),
                 }),
             }
         }
+        // Of a line that is not complete yet.
+        let complete = lines.len();
+        self.renumbered = renumbered
+            .map(|(at, number)| (at.saturating_sub(complete), number))
+            .collect();
         if !taken.is_empty() {
-            self.write(taken, now_ms)?;
+            self.write_accepted(taken, now_ms)?;
         }
-        self.done.records_rejected = self.done.rejections.len() as u64;
+        self.report.records_rejected = self.report.rejections.len() as u64;
         Ok(())
     }
 
-    fn write(&mut self, mut taken: Vec<Taken<'_>>, now_ms: i64) -> Result<()> {
-        let stream = &self.declaration.streams[self.at];
+    fn write_accepted(&mut self, mut taken: Vec<AcceptedLine<'_>>, now_ms: i64) -> Result<()> {
+        let stream = &self.declaration.streams[self.stream_index];
         let rule = if self.schema.is_some() && stream.append_only {
-            write::Rule::Grows
+            write::ChangeRule::AppendOnly
         } else {
-            write::Rule::Changes
+            write::ChangeRule::AllowChanges
         };
         let mut all = taken.len() as u64;
         let subject = self.subject;
-        let (same, refused) = self.records.store.writing(|tx| {
-            write::lock(tx, subject)?;
-            let mut collection = collection(tx, subject, &self.connection, stream)?;
+        let (same, refused) = self.records.store.write_tx(|tx| {
+            write::lock_subject(tx, subject)?;
+            let mut collection = ensure_collection(tx, subject, &self.connection, stream)?;
             let (mut same, mut refused) = (0, Vec::new());
-            let mut changes: Vec<Change<'_>> = Vec::with_capacity(taken.len());
-            let mut lines: Vec<(u64, &str)> = Vec::with_capacity(taken.len());
+            let mut changes: Vec<RecordChange<'_>> = Vec::with_capacity(taken.len());
+            let mut lines: Vec<(u64, u64, &str)> = Vec::with_capacity(taken.len());
             let mut keys: HashSet<&str> = HashSet::with_capacity(taken.len());
-            let mut apply =
-                |changes: &mut Vec<Change<'_>>, lines: &mut Vec<(u64, &str)>| -> Result<()> {
-                    let done = write::apply(tx, &mut collection, changes, rule, now_ms)?;
-                    same += done.same;
-                    refused.extend(
-                        done.refused
-                            .iter()
-                            .map(|at| (lines[*at].0, lines[*at].1.to_owned())),
-                    );
-                    changes.clear();
-                    lines.clear();
-                    Ok(())
-                };
+            let mut apply = |changes: &mut Vec<RecordChange<'_>>,
+                             lines: &mut Vec<(u64, u64, &str)>|
+             -> Result<()> {
+                let done = write::apply_changes(tx, &mut collection, changes, rule, now_ms)?;
+                same += done.same;
+                refused.extend(
+                    done.refused
+                        .iter()
+                        .map(|at| (lines[*at].0, lines[*at].1, lines[*at].2.to_owned())),
+                );
+                changes.clear();
+                lines.clear();
+                Ok(())
+            };
             for line in &mut taken {
                 let document = line.document.take();
-                // The same key again is another change, to what the first one made.
+                // A repeated key is a further change, applied to the result of the first.
                 if !keys.insert(&line.key) {
                     apply(&mut changes, &mut lines)?;
                     keys.clear();
                     keys.insert(&line.key);
                 }
-                changes.push(Change {
+                changes.push(RecordChange {
                     key: &line.key,
                     emitted_at: &line.emitted_at,
                     document,
                 });
-                lines.push((line.input_index, &line.receipt_id));
+                lines.push((line.input_index, line.number, &line.receipt_id));
             }
             apply(&mut changes, &mut lines)?;
             Ok((same, refused))
         })?;
         all -= refused.len() as u64;
-        for (input_index, receipt_id) in refused {
-            self.done.rejections.push(Rejection {
+        for (input_index, number, receipt_id) in refused {
+            self.report.rejections.push(LineRejection {
                 input_index,
+                position: format!("{} {number}", self.unit),
                 code: "invalid_record",
-                message: "the stream only grows, and this record is there already".to_owned(),
+                message: "the stream is append-only and already has this record".to_owned(),
                 receipt_id,
             });
         }
-        self.done.rejections.sort_by_key(|one| one.input_index);
-        self.done.records_unchanged += same;
-        self.done.records_accepted += all;
+        self.report.rejections.sort_by_key(|one| one.input_index);
+        self.report.records_unchanged += same;
+        self.report.records_accepted += all;
         Ok(())
     }
 
-    fn read<'a>(&self, line: &'a [u8], now: &str) -> Result<Taken<'a>, Refusal> {
+    fn parse_line<'a>(
+        &self,
+        line: &'a [u8],
+        number: u64,
+        now: &str,
+    ) -> Result<AcceptedLine<'a>, LineError> {
+        let unit = self.unit;
         let text = std::str::from_utf8(line).map_err(|error| {
             let at = error.valid_up_to();
-            ("invalid_utf8", format!("not UTF-8 from byte {at} on"))
+            let why = format!("{unit} {number} is not UTF-8 from byte {at} on");
+            ("invalid_utf8", why)
         })?;
-        let line: Line<'a> = serde_json::from_str(text).map_err(|error| {
-            // A value of the wrong kind is JSON all the same.
+        let line: IngestLine<'a> = serde_json::from_str(text).map_err(|error| {
+            // A data error is valid JSON with a value of the wrong type.
             let code = if error.is_data() {
                 "invalid_record"
             } else {
                 "malformed_ndjson"
             };
-            (code, error.to_string())
+            (code, json_error_text(&error, unit, number))
         })?;
-        let key = self.key(line.key)?;
+        let absent = |name: &str| {
+            format!("{unit} {number} has no `{name}`: each {unit} needs {LINE_EXAMPLE}")
+        };
+        let key = line.key;
+        let key = key.ok_or_else(|| ("invalid_record_identity", absent("key")))?;
+        let key = self.parse_key(key)?;
+        if line.data.is_none() && line.op.as_deref().is_none_or(|op| op == "upsert") {
+            return Err(("invalid_record", absent("data")));
+        }
         let emitted_at = match line.emitted_at.map(RawValue::get) {
             None | Some("null") => Cow::Owned(now.to_owned()),
             Some(_) => {
-                let at = line.emitted_at.and_then(document::text);
-                let at = at.filter(|at| crate::key::Moment::parse(at).is_some());
-                at.ok_or_else(|| ("invalid_record", "emitted_at is no moment".to_owned()))?
+                let at = line.emitted_at.and_then(document::string_value);
+                let at = at.filter(|at| crate::key::CalendarTime::parse(at).is_some());
+                at.ok_or_else(|| ("invalid_record", "emitted_at is not a timestamp".to_owned()))?
             }
         };
         let document = match line.op.as_deref() {
-            None | Some("upsert") => Some(self.document(line.data, &key)?),
+            None | Some("upsert") => Some(self.parse_document(line.data, &key)?),
             Some("delete") => None,
-            Some(other) => return Err(("invalid_record", format!("op {other:?} is not known"))),
+            Some(other) => {
+                return Err((
+                    "invalid_record",
+                    format!("op {other:?} is unknown: use upsert or delete"),
+                ));
+            }
         };
-        Ok(Taken {
+        Ok(AcceptedLine {
             input_index: 0,
-            // Only where a line may still be refused is it needed.
+            number,
+            // Only strict mode can reject a line after this point and report the receipt.
             receipt_id: self
                 .schema
                 .as_ref()
-                .map_or_else(String::new, |_| receipt(text.as_bytes())),
+                .map_or_else(String::new, |_| receipt_id(text.as_bytes())),
             key,
             emitted_at,
             document,
         })
     }
 
-    fn key<'a>(&self, key: Option<&'a RawValue>) -> Result<Cow<'a, str>, Refusal> {
+    fn parse_key<'a>(&self, key: &'a RawValue) -> Result<Cow<'a, str>, LineError> {
         let wrong = |why: &str| ("invalid_record_identity", why.to_owned());
-        let key = key.ok_or_else(|| wrong("key is missing"))?;
         let compound = self.stream().primary_key.len() > 1;
-        let text = if let Some(text) = document::text(key) {
+        let text = if let Some(text) = document::string_value(key) {
             if compound {
                 let parts = serde_json::from_str::<Vec<String>>(&text).ok();
                 let parts = parts.filter(|parts| parts.len() == self.stream().primary_key.len());
@@ -418,10 +501,10 @@ impl Ingest<'_> {
             text
         } else {
             let parts = serde_json::from_str::<Vec<String>>(key.get());
-            let parts = parts.map_err(|_| wrong("key must be a text, or a list of texts"))?;
+            let parts = parts.map_err(|_| wrong("key must be a string or a list of strings"))?;
             if parts.len() != self.stream().primary_key.len() {
                 return Err(wrong(
-                    "key has another number of parts than the primary key",
+                    "key must have as many parts as the primary key has fields",
                 ));
             }
             match <[String; 1]>::try_from(parts) {
@@ -437,8 +520,12 @@ impl Ingest<'_> {
         Ok(text)
     }
 
-    fn document<'a>(&self, data: Option<&'a RawValue>, key: &str) -> Result<Document<'a>, Refusal> {
-        let document = data.and_then(|data| Document::read(data.get()));
+    fn parse_document<'a>(
+        &self,
+        data: Option<&'a RawValue>,
+        key: &str,
+    ) -> Result<RecordDocument<'a>, LineError> {
+        let document = data.and_then(|data| RecordDocument::parse(data.get()));
         let document =
             document.ok_or_else(|| ("invalid_record", "data must be an object".to_owned()))?;
         let stream = self.stream();
@@ -456,7 +543,7 @@ impl Ingest<'_> {
             if told != *part {
                 return Err((
                     "invalid_record_identity",
-                    format!("data.{field} is not what key says"),
+                    format!("data.{field} does not match key"),
                 ));
             }
         }
@@ -472,10 +559,11 @@ impl Ingest<'_> {
     }
 }
 
-/// Lines whose data can be read as text. Keys stay as they are, so that two of them do not become one: such a key is refused.
-fn mended(lines: &[u8]) -> Cow<'_, [u8]> {
+/// Replaces lone surrogates in the data of lines. Keys are left alone, because distinct keys could become equal; such a
+/// key is rejected.
+fn replace_lone_surrogates_in_data(lines: &[u8]) -> Cow<'_, [u8]> {
     let mut all = Cow::Borrowed(lines);
-    // Most of what comes has no escape of this kind at all.
+    // Skips parsing for lines without any surrogate escape.
     let suspect = |line: &[u8]| line.windows(3).any(|w| w == b"\\ud" || w == b"\\uD");
     let mut start = 0;
     for line in lines.split(|b| *b == b'\n') {
@@ -487,11 +575,11 @@ fn mended(lines: &[u8]) -> Cow<'_, [u8]> {
         let Ok(text) = std::str::from_utf8(line) else {
             continue;
         };
-        let data = serde_json::from_str::<Line<'_>>(text).ok();
+        let data = serde_json::from_str::<IngestLine<'_>>(text).ok();
         let Some(data) = data.and_then(|line| line.data) else {
             continue;
         };
-        if let Cow::Owned(fixed) = document::mended(data.get()) {
+        if let Cow::Owned(fixed) = document::replace_lone_surrogates(data.get()) {
             let from = at + (data.get().as_ptr().addr() - text.as_ptr().addr());
             all.to_mut()[from..from + fixed.len()].copy_from_slice(fixed.as_bytes());
         }
@@ -499,11 +587,25 @@ fn mended(lines: &[u8]) -> Cow<'_, [u8]> {
     all
 }
 
-/// A name for a line, the same for the same line.
-fn receipt(line: &[u8]) -> String {
+/// Returns the message of a JSON error in a line, with the position in the input. `unit` is `line` or `item`.
+pub fn json_error_text(error: &serde_json::Error, unit: &str, number: u64) -> String {
+    let (text, column) = (error.to_string(), error.column());
+    let position = format!(" at line {} column {column}", error.line());
+    let why = text.strip_suffix(&position).unwrap_or(&text);
+    if error.is_data() && why.contains("IngestLine") {
+        return format!("{unit} {number} is not an object: each {unit} needs {LINE_EXAMPLE}");
+    }
+    if unit == "item" {
+        return format!("{why} in item {number}");
+    }
+    format!("{why} at line {number} column {column}")
+}
+
+/// Derives an id from the content of a line.
+fn receipt_id(line: &[u8]) -> String {
     format!("rcp_{}", &HEXLOWER.encode(&Sha256::digest(line))[..24])
 }
 
-fn memchr_last(bytes: &[u8]) -> Option<usize> {
+fn last_newline(bytes: &[u8]) -> Option<usize> {
     bytes.iter().rposition(|b| *b == b'\n')
 }

@@ -1,11 +1,11 @@
-//! Personal data: what sources declare, what was collected from them, and who may see what of it.
+//! Personal data: source declarations, collected records, and the grants that clients read them under.
 //!
-//! Owns: declarations, connections, streams, records with their versions, blobs, connectors' states, grants and tokens as
-//! stored facts, the change log, search by words; one service over two SQL stores. Refuses to know: HTTP and MCP.
+//! Owns: declarations, connections, streams, versioned records, blobs, connector state, grants and tokens, the change
+//! log and full-text search; one service over two SQL stores. Refuses to know: HTTP and MCP.
 //!
-//! Two laws. Everything that is read goes through a [`Bearer`] and what it may see (`scope`), so no surface can forget
-//! a grant. And every version of a record is kept with the version that followed it (`until`), so that a moment of a
-//! stream can be read again: pages, changes and counts are of one moment, however much is written meanwhile.
+//! Two laws. Every read takes a [`Bearer`] and applies its `scope`, so that no interface can bypass a grant. Every
+//! version of a record is kept, with the version that superseded it (`until`), so that pages, changes and counts read
+//! one consistent state while writes continue.
 
 mod aggregate;
 pub mod authority;
@@ -19,40 +19,44 @@ mod document;
 mod erase;
 mod error;
 mod expand;
+mod field_window;
 mod filter;
 pub mod grant;
 mod ingest;
 pub mod key;
+mod maintenance;
 mod page;
-mod reading;
 mod records;
+mod scan;
 mod schema;
 mod scope;
 mod search;
 mod shared;
 mod state;
 pub mod store;
-mod tend;
 mod tokens;
-mod window;
 mod write;
 
-pub use aggregate::{Aggregate, Granularity, Metric};
+pub use aggregate::{AggregateQuery, Granularity, Metric};
 pub use blobs::{Blob, BlobUpload};
-pub use changes::{Changes, ChangesQuery};
+pub use changes::{ChangesPage, ChangesQuery};
 pub use connections::ConnectionChange;
-pub use disclosure::{Disclosure, Journal};
+pub use disclosure::{Disclosure, DisclosureJournal};
 pub use document::{digest, digest_bytes};
-pub use erase::Erased;
-pub use error::{Candidate, Error, Result, candidates_json};
-pub use filter::Filter;
-pub use ingest::{Ingest, Ingested, Rejection, Target};
-pub use page::{Count, ExpandQuery, ListQuery, Order, Page, RecordQuery};
-pub use records::{Clock, Options, Records};
+pub use erase::EraseReport;
+pub use error::{ConnectionCandidate, Error, Result, candidates_json, similar_names};
+pub use field_window::{
+    FieldWindow, MAX_CONTEXT_CHARS, MAX_WINDOW_CHARS, WindowQuery, WindowSelector,
+};
+pub use filter::RecordFilter;
+pub use ingest::{IngestReport, Ingestion, LineRejection, StreamTarget, json_error_text};
+pub use maintenance::{BuildProgress, MaintenanceReport};
+pub use page::{CountMode, ExpandQuery, ListQuery, RecordPage, RecordQuery, SortOrder};
+pub use records::{Clock, Records, RecordsOptions};
 pub use schema::SchemaQuery;
-pub use scope::{Bearer, Choice, Connection};
-pub use search::{Found, SearchQuery};
+pub use scope::{Bearer, ConnectionFilter, SourceConnection};
+pub use search::{SearchPage, SearchQuery};
 pub use shared::{SharedResult, SharedResults};
-pub use tend::{Progress, Tended};
-pub use tokens::{Agent, GivenGrant, GrantRequest, Member, OwnToken, TokenRegistry};
-pub use window::{FieldWindow, MAX_CHARS, MAX_CONTEXT_CHARS, WindowQuery, WindowSelector};
+pub use tokens::{
+    AuthenticatedAgent, GrantRequest, IssuedGrant, PermitGrant, StoredOwnerToken, TokenRegistry,
+};

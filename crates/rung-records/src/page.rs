@@ -1,4 +1,4 @@
-//! Reading records: one, or a page of many in one order, whatever connections they are in.
+//! Reading records: a single one, or pages of a stream across its connections.
 
 use std::cmp::Ordering;
 
@@ -8,34 +8,33 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value as Json, json};
 
-use crate::document::{self, Lifted};
-use crate::expand::expanded_of;
-use crate::filter::{self, Filter, Sql, Tests};
-use crate::reading::{From, Reading};
-use crate::scope::{Bearer, Choice, Collection, Sight};
-use crate::store::{Row, Tx, params};
+use crate::document::{self, LiftedText};
+use crate::expand::read_expansions;
+use crate::filter::{self, RecordConditions, RecordFilter, SqlBuilder};
+use crate::scan::{CollectionScan, ScanStart};
+use crate::scope::{Bearer, Collection, ConnectionFilter, StreamScope};
+use crate::store::{SqlRow, Tx, params};
 use crate::write::fact_key;
 use crate::{Error, Records, Result};
 
-/// In which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
-    /// From the least on.
+pub enum SortOrder {
+    /// Smallest first.
     Asc,
-    /// From the greatest on.
+    /// Greatest first.
     #[default]
     Desc,
 }
 
-impl Order {
-    pub(crate) fn of(self, a: Ordering) -> Ordering {
+impl SortOrder {
+    pub(crate) fn apply(self, a: Ordering) -> Ordering {
         match self {
             Self::Asc => a,
             Self::Desc => a.reverse(),
         }
     }
 
-    pub(crate) fn sql(self) -> (&'static str, &'static str) {
+    pub(crate) fn sql_terms(self) -> (&'static str, &'static str) {
         match self {
             Self::Asc => (">", "ASC"),
             Self::Desc => ("<", "DESC"),
@@ -43,117 +42,99 @@ impl Order {
     }
 }
 
-/// Whether records are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Count {
-    /// No.
+pub enum CountMode {
     #[default]
     None,
-    /// Yes.
     Exact,
 }
 
-/// What is read along.
+/// The expansions of a request.
 #[derive(Debug, Clone, Default)]
 pub struct ExpandQuery {
-    /// The relations.
+    /// The names of the relationships.
     pub names: Vec<String>,
-    /// How many of each.
+    /// Maximum number of related records, by relationship.
     pub limits: Vec<(String, u64)>,
 }
 
-/// A page that is asked for.
+/// A request for a page of a stream.
 #[derive(Debug, Clone, Default)]
 pub struct ListQuery {
-    /// The stream.
     pub stream: String,
-    /// Of which connections.
-    pub choice: Choice,
-    /// How many.
+    pub choice: ConnectionFilter,
     pub limit: usize,
-    /// Where to go on.
     pub cursor: Option<String>,
-    /// In which order. By default the greatest comes first.
-    pub order: Option<Order>,
-    /// By which field, with a dash before it for the greatest first.
+    /// Descending by default.
+    pub order: Option<SortOrder>,
+    /// The field to sort by, prefixed with `-` for descending order.
     pub sort: Option<String>,
-    /// Whether to count.
-    pub count: Count,
-    /// Whether to say from when until when all of them are.
+    pub count: CountMode,
+    /// True to return the earliest and latest time of all matching records.
     pub window: bool,
-    /// The fields.
     pub fields: Option<Vec<String>>,
-    /// A view in place of fields.
+    /// A named view, instead of fields.
     pub view: Option<String>,
-    /// Which records.
-    pub filters: Vec<Filter>,
-    /// What to read along.
+    pub filters: Vec<RecordFilter>,
     pub expand: ExpandQuery,
 }
 
-/// A record that is asked for.
+/// A request for one record.
 #[derive(Debug, Clone, Default)]
 pub struct RecordQuery {
-    /// Its stream.
     pub stream: String,
-    /// Its key.
     pub id: String,
-    /// Of which connections.
-    pub choice: Choice,
-    /// The fields.
+    pub choice: ConnectionFilter,
     pub fields: Option<Vec<String>>,
-    /// What to read along.
     pub expand: ExpandQuery,
 }
 
-/// A page.
+/// A page of records.
 #[derive(Debug, Clone)]
-pub struct Page {
-    /// The records, as JSON.
+pub struct RecordPage {
+    /// The records as JSON.
     pub records: Vec<Box<RawValue>>,
-    /// Whether there are more.
     pub has_more: bool,
-    /// Where to go on.
     pub next_cursor: Option<String>,
-    /// How many there are in all.
+    /// Number of all matching records.
     pub count: Option<i64>,
-    /// From when until when.
+    /// The number, earliest and latest time of all matching records.
     pub window: Option<Json>,
 }
 
-/// One version of a record.
+/// A stored version of a record.
 #[derive(Debug, Clone)]
-pub(crate) struct Stored {
+pub(crate) struct StoredRecord {
     pub(crate) version: i64,
     pub(crate) key: String,
     pub(crate) ord: Vec<u8>,
     pub(crate) emitted_at: String,
     pub(crate) data: String,
-    pub(crate) lifted: Vec<Lifted>,
+    pub(crate) lifted: Vec<LiftedText>,
 }
 
 pub(crate) const STORED: &str = "r.version, r.key, r.ord, r.emitted_at, r.data, r.lifted";
 
-impl Stored {
-    pub(crate) fn read(row: &dyn Row) -> Result<Self> {
+impl StoredRecord {
+    pub(crate) fn from_row(row: &dyn SqlRow) -> Result<Self> {
         Ok(Self {
             version: row.int(0)?,
             key: row.text(1)?.to_owned(),
             ord: row.bytes(2)?.to_owned(),
             emitted_at: row.text(3)?.to_owned(),
-            // Earlier versions stored what they were sent.
-            data: document::mended(row.text(4)?).into_owned(),
-            lifted: document::lifted(row.maybe_text(5)?)?,
+            // Earlier versions of this program stored lone surrogates.
+            data: document::replace_lone_surrogates(row.text(4)?).into_owned(),
+            lifted: document::parse_lifted(row.maybe_text(5)?)?,
         })
     }
 
-    /// The one that holds.
-    pub(crate) fn find(
+    /// Reads the current version of a record.
+    pub(crate) fn find_current(
         tx: &mut dyn Tx,
         collection: &Collection,
         key: &str,
     ) -> Result<Option<Self>> {
-        // No key has one, and PostgreSQL takes no text that does.
+        // No key contains NUL, and PostgreSQL text cannot.
         if key.contains('\0') {
             return Ok(None);
         }
@@ -161,26 +142,26 @@ impl Stored {
             "SELECT {STORED} FROM record r WHERE r.subject = ?1 AND r.collection = ?2 AND r.key = ?3
              AND r.until = 9223372036854775807 AND r.deleted = 0"
         );
-        tx.one(
+        tx.query_one(
             &sql,
             params![collection.subject, collection.no, key],
-            Self::read,
+            Self::from_row,
         )
     }
 }
 
-/// Where a page ended, and at which moment of the stream it was read.
+/// The last record of a page and the version of the store that the list reads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Place {
+struct ListPosition {
     v: i64,
     o: String,
     k: String,
     c: String,
 }
 
-/// The number of the last change of a subject.
-pub(crate) fn latest(tx: &mut dyn Tx, subject: i64) -> Result<i64> {
-    let version = tx.one(
+/// Returns the latest version of a subject.
+pub(crate) fn latest_version(tx: &mut dyn Tx, subject: i64) -> Result<i64> {
+    let version = tx.query_one(
         "SELECT version FROM subject WHERE no = ?1",
         params![subject],
         |row| row.int(0),
@@ -188,26 +169,38 @@ pub(crate) fn latest(tx: &mut dyn Tx, subject: i64) -> Result<i64> {
     Ok(version.unwrap_or(0))
 }
 
+/// Sorts the rows of several connections, each given with the index of its scope, as one list.
+fn sort_by_position(rows: &mut [(usize, StoredRecord)], scopes: &[StreamScope], order: SortOrder) {
+    let position = |(at, row): &(usize, StoredRecord)| {
+        (
+            row.ord.clone(),
+            row.key.clone(),
+            scopes[*at].connection.id.clone(),
+        )
+    };
+    rows.sort_by(|a, b| order.apply(position(a).cmp(&position(b))));
+}
+
 impl Records {
-    /// A page of a stream.
-    pub fn list(&self, bearer: &Bearer, query: &ListQuery) -> Result<Page> {
-        self.store.reading(|tx| {
-            let sights = self.sights_of(tx, bearer, &query.choice, &query.stream)?;
+    /// Returns a page of a stream.
+    pub fn list(&self, bearer: &Bearer, query: &ListQuery) -> Result<RecordPage> {
+        self.store.read_tx(|tx| {
+            let sights = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
             for sight in &sights {
-                filter::check(sight, &query.filters)?;
+                filter::check_filters(sight, &query.filters)?;
             }
-            let shown = Shown::of(
+            let shown = Projection::of(
                 &sights,
                 bearer,
                 query.fields.as_deref(),
                 query.view.as_deref(),
             )?;
-            let expansions = self.expansions(tx, bearer, &sights, &query.expand)?;
-            let order = ordering(&sights, query)?;
-            let question = question(query, order);
-            let authority = bearer.authority();
-            let now = latest(tx, bearer.subject)?;
-            let place: Option<Place> = match &query.cursor {
+            let expansions = self.resolve_expansions(tx, bearer, &sights, &query.expand)?;
+            let order = sort_order(&sights, query)?;
+            let question = canonical_request(query, order);
+            let authority = bearer.cursor_authority();
+            let now = latest_version(tx, bearer.subject)?;
+            let place: Option<ListPosition> = match &query.cursor {
                 Some(cursor) => Some(self.seal.open(&authority, &question, "cursor", cursor)?),
                 None => None,
             };
@@ -217,8 +210,8 @@ impl Records {
                     .decode(place.o.as_bytes())
                     .unwrap_or_default()
             });
-            let mut rows: Vec<(usize, Stored)> = Vec::new();
-            let (mut count, mut window) = (0, Window::default());
+            let mut rows: Vec<(usize, StoredRecord)> = Vec::new();
+            let (mut count, mut window) = (0, TimeWindow::default());
             for (at, sight) in sights.iter().enumerate() {
                 let Some(collection) = &sight.collection else {
                     continue;
@@ -226,103 +219,109 @@ impl Records {
                 if version < collection.floor {
                     return Err(Error::CursorExpired);
                 }
-                let tests = Tests::of(sight, &query.filters)?;
-                let reading = Reading {
+                let tests = RecordConditions::build(sight, &query.filters)?;
+                let reading = CollectionScan {
                     collection,
-                    tests: &tests,
+                    conditions: &tests,
                     order,
                     version,
-                    past: version < now,
+                    is_past: version < now,
                 };
-                let from = place.as_ref().zip(ord.as_deref()).map(|(place, ord)| From {
-                    ord,
-                    key: &place.k,
-                    including: order.of(sight.connection.id.cmp(&place.c)) == Ordering::Greater,
-                });
+                let from = place
+                    .as_ref()
+                    .zip(ord.as_deref())
+                    .map(|(place, ord)| ScanStart {
+                        ord,
+                        key: &place.k,
+                        inclusive: order.apply(sight.connection.id.cmp(&place.c))
+                            == Ordering::Greater,
+                    });
                 let found = reading.rows(tx, from.as_ref(), query.limit + 1)?;
                 rows.extend(found.into_iter().map(|row| (at, row)));
-                if query.count == Count::Exact || query.window {
+                if query.count == CountMode::Exact || query.window {
                     count += reading.count(tx)?;
                 }
                 if query.window {
                     window.add(tx, &reading, sight)?;
                 }
             }
-            let place_of = |(at, row): &(usize, Stored)| {
-                (
-                    row.ord.clone(),
-                    row.key.clone(),
-                    sights[*at].connection.id.clone(),
-                )
-            };
             if sights.len() > 1 {
-                rows.sort_by(|a, b| order.of(place_of(a).cmp(&place_of(b))));
+                sort_by_position(&mut rows, &sights, order);
             }
             let has_more = rows.len() > query.limit;
             rows.truncate(query.limit);
-            let last = rows.last().filter(|_| has_more).map(|(at, row)| Place {
-                v: version,
-                o: BASE64URL_NOPAD.encode(&row.ord),
-                k: row.key.clone(),
-                c: sights[*at].connection.id.clone(),
-            });
+            let last = rows
+                .last()
+                .filter(|_| has_more)
+                .map(|(at, row)| ListPosition {
+                    v: version,
+                    o: BASE64URL_NOPAD.encode(&row.ord),
+                    k: row.key.clone(),
+                    c: sights[*at].connection.id.clone(),
+                });
             let next_cursor = last.map(|place| self.seal.close(&authority, &question, &place));
             let next_cursor = next_cursor.transpose()?;
             let mut records = Vec::with_capacity(rows.len());
             for (at, row) in &rows {
-                let expanded = expanded_of(tx, row, &expansions[*at])?;
+                let expanded = read_expansions(tx, row, &expansions[*at])?;
                 let json = record_json(
                     tx,
                     &sights[*at],
                     row,
-                    |field| shown.shows(&sights[*at], field),
+                    |field| shown.includes(&sights[*at], field),
                     &expanded,
-                    Among::Others,
+                    RecordRendering::ListItem,
                 )?;
                 records.push(json);
             }
-            Ok(Page {
+            Ok(RecordPage {
                 records,
                 has_more,
                 next_cursor,
-                count: (query.count == Count::Exact).then_some(count),
-                window: query.window.then(|| window.json(count)),
+                count: (query.count == CountMode::Exact).then_some(count),
+                window: query.window.then(|| window.to_json(count)),
             })
         })
     }
 
-    /// One record.
+    /// Returns one record.
     pub fn record(&self, bearer: &Bearer, query: &RecordQuery) -> Result<Box<RawValue>> {
-        self.store.reading(|tx| {
-            let sights = self.sights_of(tx, bearer, &query.choice, &query.stream)?;
-            let shown = Shown::of(&sights, bearer, query.fields.as_deref(), None)?;
-            let expansions = self.expansions(tx, bearer, &sights, &query.expand)?;
-            let (at, row) = sole(tx, &sights, &query.id)?;
+        self.store.read_tx(|tx| {
+            let sights = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
+            let shown = Projection::of(&sights, bearer, query.fields.as_deref(), None)?;
+            let expansions = self.resolve_expansions(tx, bearer, &sights, &query.expand)?;
+            let (at, row) = find_one(tx, &sights, &query.id)?;
             let sight = &sights[at];
-            let expanded = expanded_of(tx, &row, &expansions[at])?;
+            let expanded = read_expansions(tx, &row, &expansions[at])?;
             record_json(
                 tx,
                 sight,
                 &row,
-                |field| shown.shows(sight, field),
+                |field| shown.includes(sight, field),
                 &expanded,
-                Among::Alone,
+                RecordRendering::Single,
             )
         })
     }
 }
 
-/// The one record of this key that may be seen, and where it is.
-pub(crate) fn sole(tx: &mut dyn Tx, sights: &[Sight], key: &str) -> Result<(usize, Stored)> {
+/// Finds the visible record with this key, and the index of its scope. Fails if several connections have it.
+pub(crate) fn find_one(
+    tx: &mut dyn Tx,
+    sights: &[StreamScope],
+    key: &str,
+) -> Result<(usize, StoredRecord)> {
     let mut found = Vec::new();
     for (at, sight) in sights.iter().enumerate() {
         let Some(collection) = &sight.collection else {
             continue;
         };
-        let Some(row) = Stored::find(tx, collection, key)? else {
+        let Some(row) = StoredRecord::find_current(tx, collection, key)? else {
             continue;
         };
-        if sight.is_whole() || Tests::of(sight, &[])?.hold(&row.key, &row.data, &row.lifted)? {
+        if sight.is_unrestricted()
+            || RecordConditions::build(sight, &[])?.matches(&row.key, &row.data, &row.lifted)?
+        {
             found.push((at, row));
         }
     }
@@ -344,20 +343,20 @@ pub(crate) fn sole(tx: &mut dyn Tx, sights: &[Sight], key: &str) -> Result<(usiz
     })
 }
 
-/// The order that is meant: a stream has one field to be ordered by.
-fn ordering(sights: &[Sight], query: &ListQuery) -> Result<Order> {
+/// Returns the order of a list. A stream can be sorted by its cursor field only.
+fn sort_order(sights: &[StreamScope], query: &ListQuery) -> Result<SortOrder> {
     let Some(sort) = &query.sort else {
         return Ok(query.order.unwrap_or_default());
     };
     let (order, field) = match sort.strip_prefix('-') {
-        Some(field) => (Order::Desc, field),
-        None => (Order::Asc, sort.as_str()),
+        Some(field) => (SortOrder::Desc, field),
+        None => (SortOrder::Asc, sort.as_str()),
     };
-    let refused = |why: String| Err(Error::refused(Code::InvalidSort, "sort", why));
+    let refused = |why: String| Err(Error::invalid_with_code(Code::InvalidSort, "sort", why));
     for sight in sights {
         let own = sight.stream().cursor_field.as_deref();
         if own != Some(field) {
-            let own = own.map_or_else(|| "nothing but its key".to_owned(), str::to_owned);
+            let own = own.map_or_else(|| "its key only".to_owned(), str::to_owned);
             return refused(format!(
                 "{} is ordered by {own}, not by {}",
                 query.stream,
@@ -366,35 +365,35 @@ fn ordering(sights: &[Sight], query: &ListQuery) -> Result<Order> {
         }
     }
     if query.order.is_some_and(|asked| asked != order) {
-        return refused("sort and order say different things".to_owned());
+        return refused("sort and order contradict each other".to_owned());
     }
     Ok(order)
 }
 
-/// What was asked, in one spelling: a bookmark is good for the same question only.
-fn question(query: &ListQuery, order: Order) -> String {
+/// Returns the canonical form of a request, to which its cursors are bound.
+fn canonical_request(query: &ListQuery, order: SortOrder) -> String {
     let mut filters = query.filters.clone();
     filters.sort();
     let filters: Vec<Json> = filters
         .iter()
-        .map(|one| json!([one.field, one.bound, one.value]))
+        .map(|one| json!([one.field, one.operator, one.value]))
         .collect();
-    let order = order == Order::Asc;
+    let order = order == SortOrder::Asc;
     let choice = (&query.choice.connection_id, &query.choice.connector_id);
     json!(["list", query.stream, order, choice.0, choice.1, filters]).to_string()
 }
 
-/// Which fields go out.
-pub(crate) struct Shown {
-    /// As they were asked for. `None` for all that may be seen.
-    named: Option<Vec<String>>,
-    /// Whether what every record has goes out in any case.
-    with_required: bool,
+/// The fields to return.
+pub(crate) struct Projection {
+    /// The requested fields. `None`: all visible ones.
+    requested_fields: Option<Vec<String>>,
+    /// True to include required fields that were not requested.
+    include_required: bool,
 }
 
-impl Shown {
+impl Projection {
     pub(crate) fn of(
-        sights: &[Sight],
+        sights: &[StreamScope],
         bearer: &Bearer,
         fields: Option<&[String]>,
         view: Option<&str>,
@@ -404,7 +403,12 @@ impl Shown {
         };
         let stream = sight.stream();
         let named = match (fields, view) {
-            (Some(_), Some(_)) => return Err(Error::invalid("view", "fields or view, not both")),
+            (Some(_), Some(_)) => {
+                return Err(Error::invalid_request(
+                    "view",
+                    "send fields or view, not both",
+                ));
+            }
             (Some(fields), None) => {
                 for field in fields {
                     if stream.field(field).is_none() {
@@ -413,9 +417,14 @@ impl Shown {
                             stream.name,
                             rung_ladder::head(field, 100)
                         );
-                        return Err(Error::refused(Code::UnknownField, "fields", why));
+                        let error = Error::invalid_with_code(Code::UnknownField, "fields", why);
+                        let known: std::collections::BTreeSet<&str> = sights
+                            .iter()
+                            .flat_map(StreamScope::visible_fields)
+                            .collect();
+                        return Err(error.with_similar_names(field, known));
                     }
-                    if !sights.iter().any(|sight| sight.shows(field)) {
+                    if !sights.iter().any(|sight| sight.shows_field(field)) {
                         return Err(Error::FieldNotGranted {
                             field: field.clone(),
                             param: "fields",
@@ -427,21 +436,21 @@ impl Shown {
             (None, Some(view)) => {
                 let found = stream.views.iter().find(|own| own.id == view);
                 let found = found.ok_or_else(|| {
-                    Error::invalid("view", format!("{} has no view {view}", stream.name))
+                    Error::invalid_request("view", format!("{} has no view {view}", stream.name))
                 })?;
                 Some(found.fields.clone())
             }
             (None, None) => None,
         };
         Ok(Self {
-            named,
-            with_required: bearer.is_owner(),
+            requested_fields: named,
+            include_required: bearer.is_owner(),
         })
     }
 
-    pub(crate) fn shows(&self, sight: &Sight, field: &str) -> bool {
-        let Some(named) = &self.named else {
-            return sight.shows(field);
+    pub(crate) fn includes(&self, sight: &StreamScope, field: &str) -> bool {
+        let Some(named) = &self.requested_fields else {
+            return sight.shows_field(field);
         };
         let required = || {
             sight
@@ -449,26 +458,26 @@ impl Shown {
                 .field(field)
                 .is_some_and(|field| field.required)
         };
-        sight.shows(field)
-            && (named.iter().any(|own| own == field) || self.with_required && required())
+        sight.shows_field(field)
+            && (named.iter().any(|own| own == field) || self.include_required && required())
     }
 }
 
-/// Whether a record is an answer by itself, or one of many.
+/// Whether a record is rendered alone or as an item of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Among {
-    Alone,
-    Others,
+pub(crate) enum RecordRendering {
+    Single,
+    ListItem,
 }
 
-/// A record as answers have it.
+/// Renders a record for a response.
 pub(crate) fn record_json(
     tx: &mut dyn Tx,
-    sight: &Sight,
-    row: &Stored,
+    sight: &StreamScope,
+    row: &StoredRecord,
     shows: impl Fn(&str) -> bool,
     expanded: &[(String, Box<RawValue>)],
-    among: Among,
+    among: RecordRendering,
 ) -> Result<Box<RawValue>> {
     let mut out = Vec::with_capacity(row.data.len() + 400);
     let member = |out: &mut Vec<u8>, name: &str, value: &Json| -> Result<()> {
@@ -492,9 +501,9 @@ pub(crate) fn record_json(
     }
     out.extend_from_slice(b",\"data\":");
     let start = out.len();
-    data_json(tx, sight, row, shows, &mut out)?;
-    if among == Among::Alone {
-        // Of what is shown: how long the rest is tells of it.
+    write_data(tx, sight, row, shows, &mut out)?;
+    if among == RecordRendering::Single {
+        // The size of the visible fields only; the full size would disclose hidden ones.
         let bytes = out.len() - start;
         member(
             &mut out,
@@ -516,30 +525,30 @@ pub(crate) fn record_json(
         out.push(b'}');
     }
     out.push(b'}');
-    raw(out)
+    into_raw_json(out)
 }
 
-fn raw(json: Vec<u8>) -> Result<Box<RawValue>> {
+fn into_raw_json(json: Vec<u8>) -> Result<Box<RawValue>> {
     let json = String::from_utf8(json).map_err(|error| Error::corrupt("record", error))?;
     Ok(RawValue::from_string(json)?)
 }
 
-/// A record's data with what `shows` lets through, long texts and all.
-pub(crate) fn data_json(
+/// Writes the members accepted by `shows`, including long texts.
+pub(crate) fn write_data(
     tx: &mut dyn Tx,
-    sight: &Sight,
-    row: &Stored,
+    sight: &StreamScope,
+    row: &StoredRecord,
     shows: impl Fn(&str) -> bool,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let Some(collection) = &sight.collection else {
-        return Err(Error::Broken("a record of no collection".to_owned()));
+        return Err(Error::Broken("a record without a collection".to_owned()));
     };
-    document::write(
+    document::write_object(
         &row.data,
         &row.lifted,
         shows,
-        with_fetch_url,
+        add_fetch_url,
         |field, out| {
             tx.query(
                 "SELECT text FROM chunk WHERE subject = ?1 AND collection = ?2 AND version = ?3 AND field = ?4 ORDER BY start",
@@ -548,7 +557,7 @@ pub(crate) fn data_json(
                     let piece = std::str::from_utf8(row.bytes(0)?).map_err(|error| Error::corrupt("text", error))?;
                     let start = out.len();
                     serde_json::to_writer(&mut *out, piece)?;
-                    // The quotes stand around the whole.
+                    // Strip the quotes of each chunk; the caller writes those around the whole text.
                     out.pop();
                     out.remove(start);
                     Ok(true)
@@ -559,8 +568,8 @@ pub(crate) fn data_json(
     )
 }
 
-/// Where a blob that is referred to can be had.
-fn with_fetch_url(field: &str, value: &RawValue) -> Option<String> {
+/// Adds the `fetch_url` to a blob reference.
+fn add_fetch_url(field: &str, value: &RawValue) -> Option<String> {
     if field != "blob_ref" {
         return None;
     }
@@ -570,44 +579,49 @@ fn with_fetch_url(field: &str, value: &RawValue) -> Option<String> {
     Some(blob.to_string())
 }
 
-/// From when until when records are.
+/// The earliest and latest time of matching records, as keys.
 #[derive(Default)]
-struct Window {
+struct TimeWindow {
     earliest: Option<Vec<u8>>,
     latest: Option<Vec<u8>>,
 }
 
-impl Window {
-    fn add(&mut self, tx: &mut dyn Tx, reading: &Reading<'_>, sight: &Sight) -> Result<()> {
+impl TimeWindow {
+    fn add(
+        &mut self,
+        tx: &mut dyn Tx,
+        reading: &CollectionScan<'_>,
+        sight: &StreamScope,
+    ) -> Result<()> {
         let field = sight.stream().consent_time_field.as_ref();
-        // A time that is not granted is not told by its extremes, either.
-        let Some(field) = field.filter(|field| sight.shows(field)) else {
+        // A time field that is not granted must not be disclosed by its extremes either.
+        let Some(field) = field.filter(|field| sight.shows_field(field)) else {
             return Ok(());
         };
-        let (no, fact) = filter::indexed(reading.collection, field)?;
+        let (no, fact) = filter::indexed_field(reading.collection, field)?;
         for direction in ["ASC", "DESC"] {
-            let mut sql = Sql::new("SELECT f.value FROM fact f WHERE f.subject = ");
+            let mut sql = SqlBuilder::new("SELECT f.value FROM fact f WHERE f.subject = ");
             sql.bind(reading.collection.subject)
                 .push(" AND f.collection = ")
                 .bind(reading.collection.no);
             sql.push(" AND f.field = ").bind(no);
             reading
-                .tests
-                .conditions(&mut sql, reading.collection, "f", None);
-            if reading.past {
+                .conditions
+                .push_conditions(&mut sql, reading.collection, "f", None);
+            if reading.is_past {
                 sql.push(" AND f.version <= ").bind(reading.version);
             }
             sql.push(&format!(" ORDER BY f.value {direction} LIMIT 1"));
-            let found = tx.one(&sql.text, &sql.params, |row| Ok(row.bytes(0)?.to_vec()))?;
+            let found = tx.query_one(&sql.text, &sql.params, |row| Ok(row.bytes(0)?.to_vec()))?;
             if let Some(key) = found {
                 self.widen(key);
             }
         }
-        if reading.past {
-            reading.superseded(tx, None, &mut |row| {
+        if reading.is_past {
+            reading.superseded_rows(tx, None, &mut |row| {
                 let members = document::members(&row.data).unwrap_or_default();
                 let value = members.iter().find(|(name, _)| *name == *field);
-                let value = value.and_then(|(_, value)| document::scalar(value));
+                let value = value.and_then(|(_, value)| document::scalar_value(value));
                 if let Some(key) = value.and_then(|value| fact_key(&value, fact)) {
                     self.widen(key);
                 }
@@ -626,10 +640,10 @@ impl Window {
         }
     }
 
-    fn json(&self, total: i64) -> Json {
+    fn to_json(&self, total: i64) -> Json {
         let mut json = json!({"total": total});
         for (name, key) in [("earliest_at", &self.earliest), ("latest_at", &self.latest)] {
-            if let Some(value) = key.as_ref().and_then(|key| crate::key::value(key)) {
+            if let Some(value) = key.as_ref().and_then(|key| crate::key::decode_value(key)) {
                 json[name] = value;
             }
         }

@@ -1,4 +1,4 @@
-//! The service: one store, and everything that is done with it.
+//! The service over one store.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use rung_auth::Permit;
 use crate::bookmark::Seal;
 use crate::declaration::Declaration;
 use crate::scope::Bearer;
-use crate::store::{Store, Tx, params};
+use crate::store::{SqlStore, Tx, params};
 use crate::{Error, Result};
 
-/// Whose data it is where nobody else is named.
-const OWNER: &str = "owner_local";
+/// The id of the default subject.
+const OWNER_ID: &str = "owner_local";
 
-/// What time it is, in milliseconds since 1970.
+/// A source of the current time, in milliseconds since 1970.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
 
 impl Clock {
-    /// The time that `now` tells.
+    /// Creates a clock that returns `now()`.
     pub fn new(now: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
@@ -41,20 +41,19 @@ impl std::fmt::Debug for Clock {
     }
 }
 
-/// How records are kept.
+/// The options of the service.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// What time it is.
+pub struct RecordsOptions {
     pub clock: Clock,
-    /// Whether data must be as its schema says, and streams that only grow only grow.
+    /// True to validate data against the schema and to reject changes to append-only streams.
     pub strict: bool,
-    /// Bytes of one line of records.
+    /// Maximum length of an ingested line in bytes.
     pub max_line_bytes: usize,
-    /// Changes of a stream that are remembered. 0 for all.
+    /// Number of versions kept per stream for the change history. 0: all.
     pub history: u64,
 }
 
-impl Default for Options {
+impl Default for RecordsOptions {
     fn default() -> Self {
         Self {
             clock: Clock::default(),
@@ -65,23 +64,23 @@ impl Default for Options {
     }
 }
 
-/// Somebody's records.
+/// The service: all operations on one store.
 pub struct Records {
-    pub(crate) store: Box<dyn Store>,
-    pub(crate) options: Options,
+    pub(crate) store: Box<dyn SqlStore>,
+    pub(crate) options: RecordsOptions,
     pub(crate) seal: Seal,
     pub(crate) declarations: RwLock<HashMap<String, (i64, Arc<Declaration>)>>,
     latest_ms: AtomicI64,
-    swept_ms: AtomicI64,
+    last_sweep_ms: AtomicI64,
 }
 
 impl Records {
-    /// The records in a store.
-    pub fn open(store: impl Store + 'static, options: Options) -> Result<Self> {
-        let store: Box<dyn Store> = Box::new(store);
-        let key = store.writing(|tx| {
-            subject(tx, OWNER)?;
-            secret(tx, "cursor")
+    /// Opens the records in a store.
+    pub fn open(store: impl SqlStore + 'static, options: RecordsOptions) -> Result<Self> {
+        let store: Box<dyn SqlStore> = Box::new(store);
+        let key = store.write_tx(|tx| {
+            ensure_subject(tx, OWNER_ID)?;
+            ensure_secret(tx, "cursor")
         })?;
         Ok(Self {
             store,
@@ -89,76 +88,76 @@ impl Records {
             seal: Seal::new(key),
             declarations: RwLock::default(),
             latest_ms: AtomicI64::new(0),
-            swept_ms: AtomicI64::new(0),
+            last_sweep_ms: AtomicI64::new(0),
         })
     }
 
-    /// The owner, who runs this process and can read the store anyway.
+    /// Returns the owner as the caller. For the local process, which can read the store anyway.
     pub fn local_owner(&self, permit: Permit) -> Result<Bearer> {
-        let subject = self.store.reading(|tx| subject_no(tx, OWNER))?;
+        let subject = self.store.read_tx(|tx| subject_no(tx, OWNER_ID))?;
         Ok(Bearer {
             permit,
-            subject: subject.ok_or_else(|| Error::Broken("the owner is gone".to_owned()))?,
-            subject_id: OWNER.to_owned(),
+            subject: subject.ok_or_else(|| Error::Broken("the owner is missing".to_owned()))?,
+            subject_id: OWNER_ID.to_owned(),
             grant: None,
         })
     }
 
-    /// Whether there is anybody's data here.
-    pub fn is_used(&self) -> Result<bool> {
+    /// Returns true if there is any connection.
+    pub fn has_connections(&self) -> Result<bool> {
         let found = self
             .store
-            .reading(|tx| tx.one("SELECT 1 FROM connection LIMIT 1", &[], |_| Ok(())))?;
+            .read_tx(|tx| tx.query_one("SELECT 1 FROM connection LIMIT 1", &[], |_| Ok(())))?;
         Ok(found.is_some())
     }
 
-    /// Whose data it is where nobody else is named.
+    /// Returns the id of the default subject.
     pub fn owner_id(&self) -> &'static str {
-        OWNER
+        OWNER_ID
     }
 
-    /// Milliseconds since 1970. They never go back while this runs, whatever the clock does.
+    /// Returns milliseconds since 1970. Never decreases within a process, even if the clock does.
     pub(crate) fn now_ms(&self) -> i64 {
         let now = self.options.clock.0();
         self.latest_ms.fetch_max(now, Ordering::Relaxed).max(now)
     }
 
-    /// Whether an hour has passed since this was last so.
-    pub(crate) fn swept(&self, now_ms: i64) -> bool {
+    /// Returns true at most once an hour.
+    pub(crate) fn is_sweep_due(&self, now_ms: i64) -> bool {
         const HOUR_MS: i64 = 60 * 60 * 1_000;
-        let last = self.swept_ms.load(Ordering::Relaxed);
+        let last = self.last_sweep_ms.load(Ordering::Relaxed);
         let due = now_ms - last >= HOUR_MS;
         if due {
-            self.swept_ms.store(now_ms, Ordering::Relaxed);
+            self.last_sweep_ms.store(now_ms, Ordering::Relaxed);
         }
         due
     }
 
-    /// The engine underneath.
+    /// Returns the name of the store's engine.
     pub fn engine(&self) -> &'static str {
         self.store.engine()
     }
 
-    /// A copy of everything at this moment, in a new file.
+    /// Copies a snapshot of the store to a new file.
     pub fn copy_to(&self, path: &std::path::Path) -> Result<()> {
         self.store.copy_to(path)
     }
 }
 
-/// A moment as answers have it.
-pub(crate) fn moment(ms: i64) -> String {
-    let moment = crate::key::Moment::from_millisecond(ms).to_civil(&TimeZone::UTC);
+/// Formats a time for a response.
+pub(crate) fn format_moment(ms: i64) -> String {
+    let moment = crate::key::CalendarTime::from_millisecond(ms).to_civil(&TimeZone::UTC);
     format!("{moment:.3}Z")
 }
 
 pub(crate) fn subject_no(tx: &mut dyn Tx, id: &str) -> Result<Option<i64>> {
-    tx.one("SELECT no FROM subject WHERE id = ?1", params![id], |row| {
+    tx.query_one("SELECT no FROM subject WHERE id = ?1", params![id], |row| {
         row.int(0)
     })
 }
 
-/// The number of a subject, who is taken in if new.
-pub(crate) fn subject(tx: &mut dyn Tx, id: &str) -> Result<i64> {
+/// Returns the row number of a subject, inserting the subject if it is new.
+pub(crate) fn ensure_subject(tx: &mut dyn Tx, id: &str) -> Result<i64> {
     if let Some(no) = subject_no(tx, id)? {
         return Ok(no);
     }
@@ -166,27 +165,27 @@ pub(crate) fn subject(tx: &mut dyn Tx, id: &str) -> Result<i64> {
         "INSERT INTO subject (no, id, version) SELECT coalesce(max(no), 0) + 1, ?1, 0 FROM subject WHERE true ON CONFLICT DO NOTHING",
         params![id],
     )?;
-    subject_no(tx, id)?.ok_or_else(|| Error::Broken("the subject could not be taken in".to_owned()))
+    subject_no(tx, id)?.ok_or_else(|| Error::Broken("the subject could not be created".to_owned()))
 }
 
-/// A secret of the store, made on first use: every process on it has the same.
-pub(crate) fn secret(tx: &mut dyn Tx, name: &str) -> Result<[u8; 32]> {
+/// Returns a named secret of the store, creating it on first use. All processes on the store share it.
+pub(crate) fn ensure_secret(tx: &mut dyn Tx, name: &str) -> Result<[u8; 32]> {
     let mut fresh = [0; 32];
     getrandom::fill(&mut fresh).map_err(|error| Error::corrupt("randomness", error))?;
     tx.execute(
         "INSERT INTO secret (name, bytes) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
         params![name, &fresh[..]],
     )?;
-    let known = tx.one(
+    let known = tx.query_one(
         "SELECT bytes FROM secret WHERE name = ?1",
         params![name],
         |row| <[u8; 32]>::try_from(row.bytes(0)?).map_err(|error| Error::corrupt("secret", error)),
     )?;
-    known.ok_or_else(|| Error::Broken("the secret is gone".to_owned()))
+    known.ok_or_else(|| Error::Broken("the secret is missing".to_owned()))
 }
 
-/// A new name that nobody can guess.
-pub(crate) fn fresh_id(prefix: &str) -> Result<String> {
+/// Generates an unguessable id.
+pub(crate) fn generate_id(prefix: &str) -> Result<String> {
     let mut bits = [0; 15];
     getrandom::fill(&mut bits).map_err(|error| Error::corrupt("randomness", error))?;
     let text = data_encoding::BASE32_NOPAD
@@ -196,8 +195,8 @@ pub(crate) fn fresh_id(prefix: &str) -> Result<String> {
 }
 
 impl Records {
-    /// A name for a request that came without one.
-    pub fn request_id() -> String {
-        fresh_id("req").unwrap_or_else(|_| "req_unknown".to_owned())
+    /// Generates an id for a request that has none.
+    pub fn generate_request_id() -> String {
+        generate_id("req").unwrap_or_else(|_| "req_unknown".to_owned())
     }
 }

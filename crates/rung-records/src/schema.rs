@@ -1,62 +1,60 @@
-//! What there is, and what may be asked of it, as one bearer sees it.
+//! The schema endpoints: the streams, fields and supported queries that a caller may see.
 
 use rung_fault::Code;
 use serde_json::{Map, Value as Json, json};
 
-use crate::declaration::{Field, Stream};
-use crate::error::Candidate;
-use crate::filter::Tests;
-use crate::page::Order;
-use crate::reading::Reading;
-use crate::records::moment;
-use crate::scope::{Bearer, Choice, Sight};
+use crate::declaration::{FieldDeclaration, StreamDeclaration};
+use crate::error::ConnectionCandidate;
+use crate::filter::RecordConditions;
+use crate::page::SortOrder;
+use crate::records::format_moment;
+use crate::scan::CollectionScan;
+use crate::scope::{Bearer, ConnectionFilter, StreamScope};
 use crate::store::Tx;
 use crate::{Error, Records, Result};
 
-/// How much of the schema.
+/// A request for the schema.
 #[derive(Debug, Clone, Default)]
 pub struct SchemaQuery {
-    /// Only what is needed to ask.
+    /// True for the short form.
     pub compact: bool,
-    /// Everything of one stream.
+    /// True for the full form of one stream.
     pub detail_full: bool,
-    /// One stream.
     pub stream: Option<String>,
-    /// One connection.
     pub connection_id: Option<String>,
 }
 
-/// A stream of a connector, in all the connections it is in.
-struct Group<'s> {
-    sights: Vec<&'s Sight>,
+/// A stream of a connector, in all its connections.
+struct StreamGroup<'s> {
+    scopes: Vec<&'s StreamScope>,
 }
 
 impl Records {
-    /// Everything that may be seen.
+    /// Returns the schema of everything visible.
     pub fn schema(&self, bearer: &Bearer, query: &SchemaQuery) -> Result<Json> {
         if query.detail_full && query.stream.is_none() {
-            return Err(Error::invalid(
+            return Err(Error::invalid_request(
                 "detail",
                 "detail=full needs stream: one stream at a time",
             ));
         }
-        self.store.reading(|tx| {
-            let choice = Choice {
+        self.store.read_tx(|tx| {
+            let choice = ConnectionFilter {
                 connection_id: query.connection_id.clone(),
                 connector_id: None,
             };
-            let mut sights = self.sights(tx, bearer, &choice)?;
+            let mut sights = self.visible_scopes(tx, bearer, &choice)?;
             if let Some(stream) = &query.stream {
                 if let Some(grant) = bearer.grant()
                     && grant.stream(stream).is_none()
                 {
-                    return Err(Error::StreamNotGranted(stream.clone()));
+                    return Err(crate::scope::stream_not_granted(grant, stream));
                 }
                 sights.retain(|sight| sight.stream().name == *stream);
             }
-            let connectors = grouped(&sights);
+            let connectors = group_by_connector(&sights);
             if query.detail_full && connectors.len() > 1 && query.connection_id.is_none() {
-                return Err(ambiguous(&sights, query.stream.as_deref().unwrap_or_default()));
+                return Err(ambiguous_stream(&sights, query.stream.as_deref().unwrap_or_default()));
             }
             let scoped = query.compact || query.stream.is_some() || query.connection_id.is_some();
             let mut told = Vec::new();
@@ -64,17 +62,17 @@ impl Records {
             for (connector, groups) in &connectors {
                 streams_told += groups.len();
                 told.push(if query.compact && !query.detail_full {
-                    compact(tx, connector, groups, &sights)?
+                    compact_connector(tx, connector, groups, &sights)?
                 } else {
                     let mut streams = Vec::new();
                     for group in groups {
-                        streams.push(metadata(tx, self.now_ms(), group, &sights)?);
+                        streams.push(stream_metadata(tx, self.now_ms(), group, &sights)?);
                     }
-                    let first = groups[0].sights[0];
+                    let first = groups[0].scopes[0];
                     json!({
                         "object": "connector", "connector_id": connector, "connector_key": connector,
                         "display_name": first.declaration.display_name,
-                        "source": source(first),
+                        "source": source_json(first),
                         "stream_count": groups.len(), "streams": streams,
                     })
                 });
@@ -100,19 +98,19 @@ impl Records {
         })
     }
 
-    /// The streams, one line for each connection they are in.
-    pub fn streams(&self, bearer: &Bearer, choice: &Choice) -> Result<Vec<Json>> {
-        self.store.reading(|tx| {
-            let sights = self.sights(tx, bearer, choice)?;
+    /// Returns the visible streams, one entry per connection.
+    pub fn streams(&self, bearer: &Bearer, choice: &ConnectionFilter) -> Result<Vec<Json>> {
+        self.store.read_tx(|tx| {
+            let sights = self.visible_scopes(tx, bearer, choice)?;
             let mut told = Vec::with_capacity(sights.len());
             for sight in &sights {
-                let mut line = facts(tx, self.now_ms(), &[sight])?;
+                let mut line = stream_stats(tx, self.now_ms(), &[sight])?;
                 line["object"] = json!("stream");
                 line["name"] = json!(sight.stream().name);
                 line["connection_id"] = json!(sight.connection.id);
                 line["connector_instance_id"] = json!(sight.connection.id);
                 line["connector_id"] = json!(sight.connection.connector);
-                line["source"] = source(sight);
+                line["source"] = source_json(sight);
                 if let Some(name) = &sight.connection.display_name {
                     line["display_name"] = json!(name);
                 }
@@ -122,30 +120,30 @@ impl Records {
         })
     }
 
-    /// Everything about one stream.
-    pub fn stream(&self, bearer: &Bearer, stream: &str, choice: &Choice) -> Result<Json> {
-        self.store.reading(|tx| {
-            let sights = self.sights_of(tx, bearer, choice, stream)?;
-            let connectors = grouped(&sights);
+    /// Returns the full metadata of one stream.
+    pub fn stream(&self, bearer: &Bearer, stream: &str, choice: &ConnectionFilter) -> Result<Json> {
+        self.store.read_tx(|tx| {
+            let sights = self.scopes_of_stream(tx, bearer, choice, stream)?;
+            let connectors = group_by_connector(&sights);
             if connectors.len() > 1 {
-                return Err(ambiguous(&sights, stream));
+                return Err(ambiguous_stream(&sights, stream));
             }
-            let siblings = self.sights(tx, bearer, choice)?;
-            metadata(tx, self.now_ms(), &connectors[0].1[0], &siblings)
+            let siblings = self.visible_scopes(tx, bearer, choice)?;
+            stream_metadata(tx, self.now_ms(), &connectors[0].1[0], &siblings)
         })
     }
 
-    /// The sources.
+    /// Returns the visible connectors with their streams.
     pub fn connectors(&self, bearer: &Bearer) -> Result<Vec<Json>> {
-        self.store.reading(|tx| {
-            let sights = self.sights(tx, bearer, &Choice::default())?;
+        self.store.read_tx(|tx| {
+            let sights = self.visible_scopes(tx, bearer, &ConnectionFilter::default())?;
             let mut told = Vec::new();
-            for (connector, groups) in grouped(&sights) {
+            for (connector, groups) in group_by_connector(&sights) {
                 let mut streams = Vec::new();
                 for group in &groups {
-                    let name = &group.sights[0].stream().name;
-                    let path = format!("/v1/streams/{}", crate::search::encoded(name));
-                    let mut line = facts(tx, self.now_ms(), &group.sights)?;
+                    let name = &group.scopes[0].stream().name;
+                    let path = format!("/v1/streams/{}", crate::search::percent_encode(name));
+                    let mut line = stream_stats(tx, self.now_ms(), &group.scopes)?;
                     line["object"] = json!("stream");
                     line["name"] = json!(name);
                     line["capabilities"] = json!({
@@ -155,7 +153,7 @@ impl Records {
                 }
                 told.push(json!({
                     "object": "connector", "connector_id": connector, "connector_key": connector,
-                    "source": source(groups[0].sights[0]), "stream_count": streams.len(), "streams": streams,
+                    "source": source_json(groups[0].scopes[0]), "stream_count": streams.len(), "streams": streams,
                 }));
             }
             Ok(told)
@@ -163,13 +161,13 @@ impl Records {
     }
 }
 
-fn ambiguous(sights: &[Sight], stream: &str) -> Error {
+fn ambiguous_stream(sights: &[StreamScope], stream: &str) -> Error {
     Error::Ambiguous {
         code: Code::AmbiguousSchemaDetail,
         message: format!("stream {stream} is in several sources"),
         candidates: sights
             .iter()
-            .map(|sight| Candidate {
+            .map(|sight| ConnectionCandidate {
                 stream: Some(sight.stream().name.clone()),
                 ..sight.candidate()
             })
@@ -177,13 +175,13 @@ fn ambiguous(sights: &[Sight], stream: &str) -> Error {
     }
 }
 
-fn source(sight: &Sight) -> Json {
+fn source_json(sight: &StreamScope) -> Json {
     json!({"kind": sight.declaration.kind, "id": sight.declaration.source_id})
 }
 
-/// Sights by connector and stream, in the order in which they are declared.
-fn grouped(sights: &[Sight]) -> Vec<(String, Vec<Group<'_>>)> {
-    let mut connectors: Vec<(String, Vec<Group<'_>>)> = Vec::new();
+/// Groups scopes by connector and stream, in declaration order.
+fn group_by_connector(sights: &[StreamScope]) -> Vec<(String, Vec<StreamGroup<'_>>)> {
+    let mut connectors: Vec<(String, Vec<StreamGroup<'_>>)> = Vec::new();
     for sight in sights {
         let name = &sight.connection.connector;
         let at = connectors
@@ -196,42 +194,42 @@ fn grouped(sights: &[Sight]) -> Vec<(String, Vec<Group<'_>>)> {
         let groups = &mut connectors[at].1;
         match groups
             .iter_mut()
-            .find(|group| group.sights[0].at == sight.at)
+            .find(|group| group.scopes[0].stream_index == sight.stream_index)
         {
-            Some(group) => group.sights.push(sight),
-            None => groups.push(Group {
-                sights: vec![sight],
+            Some(group) => group.scopes.push(sight),
+            None => groups.push(StreamGroup {
+                scopes: vec![sight],
             }),
         }
     }
     for (_, groups) in &mut connectors {
-        groups.sort_by_key(|group| group.sights[0].at);
+        groups.sort_by_key(|group| group.scopes[0].stream_index);
     }
     connectors
 }
 
-/// How many records, and how fresh they are.
-fn facts(tx: &mut dyn Tx, now_ms: i64, sights: &[&Sight]) -> Result<Json> {
+/// Returns the number of records and their freshness.
+fn stream_stats(tx: &mut dyn Tx, now_ms: i64, sights: &[&StreamScope]) -> Result<Json> {
     let (mut records, mut updated) = (0, None::<i64>);
     for sight in sights {
         let Some(collection) = &sight.collection else {
             continue;
         };
-        if sight.is_whole() {
+        if sight.is_unrestricted() {
             records += collection.records;
         } else {
-            let tests = Tests::of(sight, &[])?;
-            let reading = Reading {
+            let tests = RecordConditions::build(sight, &[])?;
+            let reading = CollectionScan {
                 collection,
-                tests: &tests,
-                order: Order::Asc,
+                conditions: &tests,
+                order: SortOrder::Asc,
                 version: i64::MAX,
-                past: false,
+                is_past: false,
             };
             records += reading.count(tx)?;
         }
-        // When something changed that may not be seen is not told.
-        if sight.is_whole() {
+        // The time of a change that may be hidden is not disclosed.
+        if sight.is_unrestricted() {
             updated = updated.max(collection.updated_ms);
         }
     }
@@ -245,16 +243,16 @@ fn facts(tx: &mut dyn Tx, now_ms: i64, sights: &[&Sight]) -> Result<Json> {
     };
     let mut freshness = json!({"status": status});
     if let Some(at) = updated {
-        freshness["captured_at"] = json!(moment(at));
+        freshness["captured_at"] = json!(format_moment(at));
     }
     Ok(json!({
         "record_count": records,
-        "last_updated": updated.map(moment),
+        "last_updated": updated.map(format_moment),
         "freshness": freshness,
     }))
 }
 
-fn connections(sights: &[&Sight]) -> Json {
+fn connections_json(sights: &[&StreamScope]) -> Json {
     let mut all = Vec::new();
     for sight in sights {
         let mut one = json!({"connection_id": sight.connection.id});
@@ -266,13 +264,18 @@ fn connections(sights: &[&Sight]) -> Json {
     all.into()
 }
 
-/// A stream in full.
-fn metadata(tx: &mut dyn Tx, now_ms: i64, group: &Group<'_>, siblings: &[Sight]) -> Result<Json> {
-    let sight = group.sights[0];
+/// Renders the full metadata of a stream.
+fn stream_metadata(
+    tx: &mut dyn Tx,
+    now_ms: i64,
+    group: &StreamGroup<'_>,
+    siblings: &[StreamScope],
+) -> Result<Json> {
+    let sight = group.scopes[0];
     let stream = sight.stream();
     let schema = match &sight.fields {
         None => stream.body["schema"].clone(),
-        Some(_) => shown_schema(stream, sight),
+        Some(_) => visible_schema(stream, sight),
     };
     let mut told = json!({
         "object": "stream_metadata",
@@ -284,15 +287,15 @@ fn metadata(tx: &mut dyn Tx, now_ms: i64, group: &Group<'_>, siblings: &[Sight])
         "consent_time_field": stream.consent_time_field,
         "selection": stream.body.get("selection"),
         "semantics": if stream.append_only { "append_only" } else { "mutable_state" },
-        "query": narrowed(stream, sight),
+        "query": visible_query(stream, sight),
         "views": stream.views.iter().map(|view| json!({
             "id": view.id,
             "label": view.label,
-            "fields": view.fields.iter().filter(|name| sight.shows(name)).collect::<Vec<_>>(),
+            "fields": view.fields.iter().filter(|name| sight.shows_field(name)).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "relationships": stream.body.get("relationships"),
     });
-    let facts = facts(tx, now_ms, &group.sights)?;
+    let facts = stream_stats(tx, now_ms, &group.scopes)?;
     for name in ["record_count", "last_updated", "freshness"] {
         told[name] = facts[name].clone();
     }
@@ -300,38 +303,42 @@ fn metadata(tx: &mut dyn Tx, now_ms: i64, group: &Group<'_>, siblings: &[Sight])
     for field in stream
         .fields
         .iter()
-        .filter(|field| sight.shows(&field.name))
+        .filter(|field| sight.shows_field(&field.name))
     {
-        fields.insert(field.name.clone(), capability(stream, field, &group.sights));
+        fields.insert(
+            field.name.clone(),
+            field_capability(stream, field, &group.scopes),
+        );
     }
     told["field_capabilities"] = fields.into();
-    told["expand_capabilities"] = expansions(sight, siblings);
-    told["granted_connections"] = connections(&group.sights);
+    told["expand_capabilities"] = expand_capabilities(sight, siblings);
+    told["granted_connections"] = connections_json(&group.scopes);
     Ok(told)
 }
 
-/// The schema of what may be seen, and of what that refers to. Whatever else a schema may hold can name anything.
-fn shown_schema(stream: &Stream, sight: &Sight) -> Json {
+/// Returns the schema of the visible fields and the definitions they refer to. Drops every other keyword, because it
+/// may name hidden fields.
+fn visible_schema(stream: &StreamDeclaration, sight: &StreamScope) -> Json {
     let whole = &stream.body["schema"];
     let mut properties = Map::new();
     for field in stream
         .fields
         .iter()
-        .filter(|field| sight.shows(&field.name))
+        .filter(|field| sight.shows_field(&field.name))
     {
         properties.insert(field.name.clone(), field.schema.clone());
     }
     let required: Vec<&str> = stream
         .fields
         .iter()
-        .filter(|field| field.required && sight.shows(&field.name))
+        .filter(|field| field.required && sight.shows_field(&field.name))
         .map(|field| field.name.as_str())
         .collect();
     let mut defs = Map::new();
     let mut asked = Json::Object(properties.clone());
     loop {
         let mut named = Vec::new();
-        refs(&asked, &mut named);
+        collect_refs(&asked, &mut named);
         let fresh: Vec<String> = named
             .into_iter()
             .filter(|name| !defs.contains_key(name))
@@ -355,25 +362,25 @@ fn shown_schema(stream: &Stream, sight: &Sight) -> Json {
     schema
 }
 
-/// The definitions that a schema refers to.
-fn refs(schema: &Json, named: &mut Vec<String>) {
+/// Collects the names of the definitions that a schema refers to.
+fn collect_refs(schema: &Json, named: &mut Vec<String>) {
     match schema {
         Json::Object(members) => {
             for (name, value) in members {
                 let to = value.as_str().and_then(|to| to.strip_prefix("#/$defs/"));
                 match to {
                     Some(to) if name == "$ref" => named.push(to.to_owned()),
-                    _ => refs(value, named),
+                    _ => collect_refs(value, named),
                 }
             }
         }
-        Json::Array(items) => items.iter().for_each(|item| refs(item, named)),
+        Json::Array(items) => items.iter().for_each(|item| collect_refs(item, named)),
         _ => {}
     }
 }
 
-/// What may be asked, without what may not be seen.
-fn narrowed(stream: &Stream, sight: &Sight) -> Json {
+/// Returns the supported queries of the visible fields.
+fn visible_query(stream: &StreamDeclaration, sight: &StreamScope) -> Json {
     let mut query = stream
         .body
         .get("query")
@@ -383,37 +390,41 @@ fn narrowed(stream: &Stream, sight: &Sight) -> Json {
         return query;
     }
     if let Some(ranges) = query["range_filters"].as_object_mut() {
-        ranges.retain(|name, _| sight.shows(name));
+        ranges.retain(|name, _| sight.shows_field(name));
     }
     for part in ["search", "aggregations"] {
         let Some(lists) = query.get_mut(part).and_then(Json::as_object_mut) else {
             continue;
         };
         for list in lists.values_mut().filter_map(Json::as_array_mut) {
-            list.retain(|name| name.as_str().is_some_and(|name| sight.shows(name)));
+            list.retain(|name| name.as_str().is_some_and(|name| sight.shows_field(name)));
         }
     }
     query
 }
 
-/// Whether something that was declared can be asked already.
-fn flag(declared: bool, ready: bool) -> Json {
+/// Renders whether a query is declared, and usable now.
+fn capability_flag(declared: bool, ready: bool) -> Json {
     match (declared, ready) {
         (true, false) => json!({"declared": true, "usable": false, "reason": "index_building"}),
         _ => json!({"declared": declared, "usable": declared}),
     }
 }
 
-fn is_indexed(sights: &[&Sight], field: &str) -> bool {
+fn is_indexed(sights: &[&StreamScope], field: &str) -> bool {
     let known = sights.iter().filter_map(|sight| sight.collection.as_ref());
-    let key = |sight: &&Sight| sight.stream().primary_key == [field.to_owned()];
+    let key = |sight: &&StreamScope| sight.stream().primary_key == [field.to_owned()];
     sights.iter().all(key)
         || known
             .into_iter()
             .all(|collection| collection.shape.fact(field).is_some())
 }
 
-fn capability(stream: &Stream, field: &Field, sights: &[&Sight]) -> Json {
+fn field_capability(
+    stream: &StreamDeclaration,
+    field: &FieldDeclaration,
+    sights: &[&StreamScope],
+) -> Json {
     let query = &stream.query;
     let ready = is_indexed(sights, &field.name);
     let searched = query.search.lexical_fields.contains(&field.name);
@@ -422,7 +433,7 @@ fn capability(stream: &Stream, field: &Field, sights: &[&Sight]) -> Json {
         .filter_map(|sight| sight.collection.as_ref())
         .all(|collection| collection.shape.lexical(&field.name).is_some());
     let bounds = query.range_filters.get(&field.name);
-    let mut range = flag(bounds.is_some(), ready);
+    let mut range = capability_flag(bounds.is_some(), ready);
     if let Some(bounds) = bounds {
         range["operators"] = bounds.iter().map(|bound| bound.name()).collect();
     }
@@ -434,21 +445,24 @@ fn capability(stream: &Stream, field: &Field, sights: &[&Sight]) -> Json {
     if let Some(role) = &field.role {
         told["role"] = json!(role);
     }
-    told["exact_filter"] = flag(field.kind.is_some(), ready);
+    told["exact_filter"] = capability_flag(field.kind.is_some(), ready);
     told["range_filter"] = range;
-    told["lexical_search"] = flag(searched, searchable);
-    // Search by meaning is not offered here: declared is not usable.
+    told["lexical_search"] = capability_flag(searched, searchable);
+    // Semantic search is not implemented: never usable.
     let semantic = query.search.semantic_fields.contains(&field.name);
     told["semantic_search"] = json!({"declared": semantic, "usable": false});
     let mut aggregation = Map::new();
-    for (kind, fields) in query.aggregations.each() {
-        aggregation.insert(kind.to_owned(), flag(fields.contains(&field.name), ready));
+    for (kind, fields) in query.aggregations.fields_by_aggregate() {
+        aggregation.insert(
+            kind.to_owned(),
+            capability_flag(fields.contains(&field.name), ready),
+        );
     }
     told["aggregation"] = aggregation.into();
     told
 }
 
-fn expansions(sight: &Sight, siblings: &[Sight]) -> Json {
+fn expand_capabilities(sight: &StreamScope, siblings: &[StreamScope]) -> Json {
     let stream = sight.stream();
     let mut all = Vec::new();
     for expand in &stream.query.expand {
@@ -458,7 +472,7 @@ fn expansions(sight: &Sight, siblings: &[Sight]) -> Json {
         let child = siblings.iter().find(|other| {
             other.connection.id == sight.connection.id && other.stream().name == relation.stream
         });
-        let usable = child.is_some_and(|child| child.shows(&relation.foreign_key));
+        let usable = child.is_some_and(|child| child.shows_field(&relation.foreign_key));
         let mut told = json!({
             "name": expand.name, "relation": expand.name, "stream": relation.stream, "target_stream": relation.stream,
             "cardinality": relation.cardinality.name(), "granted": child.is_some(), "usable": usable,
@@ -478,28 +492,28 @@ fn expansions(sight: &Sight, siblings: &[Sight]) -> Json {
     all.into()
 }
 
-/// A connector in few words.
-fn compact(
+/// Renders a connector in the short form.
+fn compact_connector(
     tx: &mut dyn Tx,
     connector: &str,
-    groups: &[Group<'_>],
-    siblings: &[Sight],
+    groups: &[StreamGroup<'_>],
+    siblings: &[StreamScope],
 ) -> Result<Json> {
-    // What most streams have in common is said once.
+    // The most common set of connections is written once per connector.
     let sets: Vec<Json> = groups
         .iter()
-        .map(|group| connections(&group.sights))
+        .map(|group| connections_json(&group.scopes))
         .collect();
     let usual = sets
         .iter()
         .max_by_key(|set| sets.iter().filter(|other| other == set).count());
     let usual = usual.cloned().unwrap_or_default();
-    let first = groups[0].sights[0];
+    let first = groups[0].scopes[0];
     let mut streams = Vec::new();
     for (group, set) in groups.iter().zip(&sets) {
-        let sight = group.sights[0];
+        let sight = group.scopes[0];
         let stream = sight.stream();
-        let facts = facts(tx, 0, &group.sights)?;
+        let facts = stream_stats(tx, 0, &group.scopes)?;
         let mut told = json!({
             "name": stream.name,
             "record_count": facts["record_count"],
@@ -509,22 +523,22 @@ fn compact(
         if let Some(field) = &stream.cursor_field {
             told["cursor_field"] = json!(field);
         }
-        if group.sights.len() == 1 {
+        if group.scopes.len() == 1 {
             told["connection_id"] = json!(sight.connection.id);
         }
         let mut fields = Map::new();
         for field in stream
             .fields
             .iter()
-            .filter(|field| sight.shows(&field.name))
+            .filter(|field| sight.shows_field(&field.name))
         {
             fields.insert(
                 field.name.clone(),
-                flags(&capability(stream, field, &group.sights)).into(),
+                compact_flags(&field_capability(stream, field, &group.scopes)).into(),
             );
         }
         told["field_capabilities"] = fields.into();
-        let mut expand = expansions(sight, siblings);
+        let mut expand = expand_capabilities(sight, siblings);
         for relation in expand.as_array_mut().into_iter().flatten() {
             if let Some(relation) = relation.as_object_mut() {
                 relation.remove("child_parent_key_field");
@@ -541,15 +555,15 @@ fn compact(
     Ok(json!({
         "object": "connector", "connector_id": connector, "connector_key": connector,
         "connector_display_name": first.declaration.display_name,
-        "source": source(first),
+        "source": source_json(first),
         "granted_connections": usual,
         "stream_count": groups.len(),
         "streams": streams,
     }))
 }
 
-/// What a field can do, in a word.
-fn flags(capability: &Json) -> String {
+/// Renders the capabilities of a field in the short form.
+fn compact_flags(capability: &Json) -> String {
     let mut all: Vec<String> = Vec::new();
     let plain = |text: &str| text.replace(|c: char| ";,[]{}".contains(c) || c.is_whitespace(), "_");
     if let Some(name) = capability["type"].as_str() {

@@ -1,29 +1,30 @@
-//! What every process on one database shares besides the records: results that were too long for a reply, who may come
-//! through the door, and the keys that make cursors theirs. A data folder has its own place for them; its processes
-//! are on one machine.
+//! State shared by all processes on one database besides the records: stored results, bearer tokens and named keys. Not
+//! used with a data folder, whose processes share its files.
 
 use std::io::Read;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rung_auth::Permit;
-use rung_ladder::{Document, Handle, Intake, Keeping, Kept, Mark, Piece, Summary};
+use rung_ladder::{
+    Document, Handle, Mark, Piece, ResultChunker, ResultEntry, ResultSummary, RetentionLimits,
+};
 use sha2::{Digest as _, Sha256};
 
-use crate::records::secret;
-use crate::store::{Insert, Row, Tx, Value, params};
+use crate::records::ensure_secret;
+use crate::store::{BulkInsert, SqlRow, Tx, Value, params};
 use crate::{Error, Records, Result};
 
-/// Bytes of a part.
+/// Size of a part.
 const PART_BYTES: usize = 64 << 10;
-/// What is held in memory before it is written.
-const HELD_BYTES: usize = 16 * PART_BYTES;
-/// A result that nobody added to for this long is given up.
+/// Bytes buffered in memory before they are written.
+const MAX_BUFFERED_BYTES: usize = 16 * PART_BYTES;
+/// Time without progress after which an incomplete result is deleted.
 const PENDING_MS: i64 = 60 * 60 * 1_000;
-/// Results that are cleared away by one transaction.
-const SWEEP: i64 = 8;
+/// Results deleted per transaction.
+const SWEEP_BATCH: i64 = 8;
 
-const PARTS: Insert = Insert {
+const INSERT_PARTS: BulkInsert = BulkInsert {
     into: "INSERT INTO result_part (caller, handle, start, chars, lines, bytes)",
     width: 6,
     conflict: "",
@@ -31,21 +32,21 @@ const PARTS: Insert = Insert {
 
 const KNOWN: &str = "content_type, bytes, chars, digest, created_ms, expires_ms";
 
-/// The results that processes on one database share. Cheap to clone.
+/// The stored results shared by all processes on a database. Cheap to clone.
 #[derive(Clone)]
 pub struct SharedResults {
     records: Arc<Records>,
-    keeping: Keeping,
+    keeping: RetentionLimits,
 }
 
-/// Whose: hashes, so that a stolen table names nobody.
-struct Owner {
+/// Hashes of the caller and the grant that own a result. Names are not stored, so that a leaked table discloses none.
+struct ResultOwner {
     caller: [u8; 16],
-    under: [u8; 8],
+    grant: [u8; 8],
 }
 
-impl Owner {
-    fn of(permit: &Permit) -> Self {
+impl ResultOwner {
+    fn from_permit(permit: &Permit) -> Self {
         let hash = |name: &str| Sha256::digest(name.as_bytes());
         let (caller, under) = (
             hash(permit.caller().as_str()),
@@ -53,64 +54,64 @@ impl Owner {
         );
         Self {
             caller: *caller.first_chunk().expect("a hash is longer"),
-            under: *under.first_chunk().expect("a hash is longer"),
+            grant: *under.first_chunk().expect("a hash is longer"),
         }
     }
 }
 
 impl SharedResults {
-    /// The results in the database of `records`.
-    pub fn new(records: Arc<Records>, keeping: Keeping) -> Self {
+    /// Opens the results in the database of `records`.
+    pub fn new(records: Arc<Records>, keeping: RetentionLimits) -> Self {
         Self { records, keeping }
     }
 
-    /// Stores all of `source`. When this returns, its handle may be given out.
+    /// Stores the whole `source` and returns its handle. The result is complete when this returns.
     pub fn put(
         &self,
         permit: &Permit,
         content_type: impl Into<String>,
         source: &mut dyn Read,
-    ) -> Result<Kept> {
+    ) -> Result<ResultEntry> {
         let mut bits = [0; 16];
         getrandom::fill(&mut bits).map_err(|error| Error::corrupt("randomness", error))?;
         let handle = Handle::from_bits(bits);
-        let owner = Owner::of(permit);
-        let taken = self.take(&owner, &handle, content_type.into(), source);
+        let owner = ResultOwner::from_permit(permit);
+        let taken = self.store_parts(&owner, &handle, content_type.into(), source);
         match taken {
-            Ok(summary) => Ok(Kept { handle, summary }),
+            Ok(summary) => Ok(ResultEntry { handle, summary }),
             Err(error) => {
-                // Should this fail too, it is cleared away when it was silent for too long.
+                // If the deletion fails, a later sweep deletes the result.
                 let _cleared = self
                     .records
                     .store
-                    .writing(|tx| delete(tx, &owner.caller, handle.bits()));
+                    .write_tx(|tx| delete(tx, &owner.caller, handle.bits()));
                 Err(error)
             }
         }
     }
 
-    fn take(
+    fn store_parts(
         &self,
-        owner: &Owner,
+        owner: &ResultOwner,
         handle: &Handle,
         content_type: String,
         source: &mut dyn Read,
-    ) -> Result<Summary> {
-        let mut intake = Intake::new(content_type, PART_BYTES);
+    ) -> Result<ResultSummary> {
+        let mut intake = ResultChunker::new(content_type, PART_BYTES);
         let mut buffer = vec![0; PART_BYTES];
         let mut begun = false;
         loop {
-            // What is let go is a whole number of parts.
-            let room = (HELD_BYTES - intake.held_bytes()).min(PART_BYTES);
+            // Only whole parts are flushed.
+            let room = (MAX_BUFFERED_BYTES - intake.held_bytes()).min(PART_BYTES);
             let got = match source.read(&mut buffer[..room]) {
                 Ok(got) => got,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(Error::Source(error.to_string())),
+                Err(error) => return Err(Error::InputFailed(error.to_string())),
             };
-            intake.take(&buffer[..got]);
+            intake.push(&buffer[..got]);
             if intake.bytes() > self.keeping.max_bytes {
                 return Err(Error::TooLarge {
-                    what: "a kept result",
+                    what: "a stored result",
                     limit: self.keeping.max_bytes,
                 });
             }
@@ -118,47 +119,47 @@ impl SharedResults {
             if got == 0 {
                 let created_ms = u64::try_from(now_ms).unwrap_or(0);
                 let summary = intake.summary(created_ms, self.keeping.ttl);
-                self.records.store.writing(|tx| {
+                self.records.store.write_tx(|tx| {
                     put_parts(tx, owner, handle, &intake)?;
                     self.complete(tx, owner, handle, begun, &summary)
                 })?;
                 return Ok(summary);
             }
-            if intake.held_bytes() == HELD_BYTES {
-                self.records.store.writing(|tx| {
-                    hear(tx, owner, handle, begun, now_ms)?;
+            if intake.held_bytes() == MAX_BUFFERED_BYTES {
+                self.records.store.write_tx(|tx| {
+                    extend_deadline(tx, owner, handle, begun, now_ms)?;
                     put_parts(tx, owner, handle, &intake)
                 })?;
                 begun = true;
-                intake.let_go();
+                intake.discard_held();
             }
         }
     }
 
-    /// Makes a result visible, and room for it.
+    /// Marks a result as complete, after deleting the caller's oldest results until it fits.
     fn complete(
         &self,
         tx: &mut dyn Tx,
-        owner: &Owner,
+        owner: &ResultOwner,
         handle: &Handle,
         begun: bool,
-        summary: &Summary,
+        summary: &ResultSummary,
     ) -> Result<()> {
-        let created_ms = int(summary.created_ms);
+        let created_ms = to_i64(summary.created_ms);
         if begun {
-            hear(tx, owner, handle, true, created_ms)?;
+            extend_deadline(tx, owner, handle, true, created_ms)?;
         }
-        sweep(tx, created_ms)?;
+        delete_expired(tx, created_ms)?;
         let mut used = tx
-            .one(
+            .query_one(
                 "SELECT coalesce(sum(bytes), 0)::BIGINT FROM result WHERE caller = ?1 AND complete = 1",
                 params![&owner.caller[..]],
                 |row| row.int(0),
             )?
             .unwrap_or(0);
-        let most = int(self.keeping.max_bytes);
-        while used.saturating_add(int(summary.bytes)) > most {
-            let oldest = tx.one(
+        let most = to_i64(self.keeping.max_bytes);
+        while used.saturating_add(to_i64(summary.bytes)) > most {
+            let oldest = tx.query_one(
                 "SELECT handle, bytes FROM result WHERE caller = ?1 AND complete = 1 ORDER BY created_ms, handle LIMIT 1",
                 params![&owner.caller[..]],
                 |row| Ok((row.bytes(0)?.to_vec(), row.int(1)?)),
@@ -178,34 +179,34 @@ impl SharedResults {
             params![
                 &owner.caller[..],
                 &handle.bits()[..],
-                &owner.under[..],
+                &owner.grant[..],
                 &summary.content_type,
-                int(summary.bytes),
-                summary.chars.map(int),
+                to_i64(summary.bytes),
+                summary.chars.map(to_i64),
                 &summary.digest,
                 created_ms,
-                int(summary.expires_ms),
+                to_i64(summary.expires_ms),
             ],
         )?;
         Ok(())
     }
 
-    /// The result that the bearer of `permit` stored under `handle`, if there is one.
+    /// Returns the complete result that the bearer of `permit` stored under `handle`.
     pub fn open(&self, permit: &Permit, handle: &Handle) -> Result<Option<SharedResult>> {
-        let owner = Owner::of(permit);
+        let owner = ResultOwner::from_permit(permit);
         let sql = format!(
             "SELECT {KNOWN} FROM result WHERE caller = ?1 AND handle = ?2 AND under = ?3 AND complete = 1 AND expires_ms > ?4"
         );
         let params = params![
             &owner.caller[..],
             &handle.bits()[..],
-            &owner.under[..],
+            &owner.grant[..],
             self.records.now_ms()
         ];
         let found = self
             .records
             .store
-            .reading(|tx| tx.one(&sql, params, |row| known(row, 0)))?;
+            .read_tx(|tx| tx.query_one(&sql, params, |row| read_summary(row, 0)))?;
         Ok(found.map(|summary| SharedResult {
             records: self.records.clone(),
             caller: owner.caller,
@@ -215,33 +216,33 @@ impl SharedResults {
         }))
     }
 
-    /// The results of the bearer of `permit`, in the order in which they came.
-    pub fn list(&self, permit: &Permit) -> Result<Vec<Kept>> {
-        let owner = Owner::of(permit);
+    /// Returns the complete results of the bearer of `permit`, oldest first.
+    pub fn list(&self, permit: &Permit) -> Result<Vec<ResultEntry>> {
+        let owner = ResultOwner::from_permit(permit);
         let sql = format!(
             "SELECT handle, {KNOWN} FROM result WHERE caller = ?1 AND under = ?2 AND complete = 1 AND expires_ms > ?3
              ORDER BY created_ms, handle"
         );
-        let params = params![&owner.caller[..], &owner.under[..], self.records.now_ms()];
-        self.records.store.reading(|tx| {
-            tx.all(&sql, params, |row| {
+        let params = params![&owner.caller[..], &owner.grant[..], self.records.now_ms()];
+        self.records.store.read_tx(|tx| {
+            tx.query_all(&sql, params, |row| {
                 let bits = <[u8; 16]>::try_from(row.bytes(0)?);
                 let bits = bits.map_err(|error| Error::corrupt("handle", error))?;
-                Ok(Kept {
+                Ok(ResultEntry {
                     handle: Handle::from_bits(bits),
-                    summary: known(row, 1)?,
+                    summary: read_summary(row, 1)?,
                 })
             })
         })
     }
 
-    /// Forgets a result. Whether there was one.
+    /// Deletes a result. Returns true if it existed.
     pub fn remove(&self, permit: &Permit, handle: &Handle) -> Result<bool> {
-        let owner = Owner::of(permit);
-        self.records.store.writing(|tx| {
-            let mine = tx.one(
+        let owner = ResultOwner::from_permit(permit);
+        self.records.store.write_tx(|tx| {
+            let mine = tx.query_one(
                 "SELECT 1 FROM result WHERE caller = ?1 AND handle = ?2 AND under = ?3 AND complete = 1",
-                params![&owner.caller[..], &handle.bits()[..], &owner.under[..]],
+                params![&owner.caller[..], &handle.bits()[..], &owner.grant[..]],
                 |_| Ok(()),
             )?;
             if mine.is_some() {
@@ -251,16 +252,27 @@ impl SharedResults {
         })
     }
 
-    /// Clears away everything that has expired or was given up.
+    /// Deletes all expired and abandoned results.
     pub fn sweep(&self) -> Result<()> {
         let now_ms = self.records.now_ms();
-        while self.records.store.writing(|tx| sweep(tx, now_ms))? > 0 {}
+        while self
+            .records
+            .store
+            .write_tx(|tx| delete_expired(tx, now_ms))?
+            > 0
+        {}
         Ok(())
     }
 }
 
-/// Says that a result is still coming in. Whoever was silent for too long has been swept away, and must not go on.
-fn hear(tx: &mut dyn Tx, owner: &Owner, handle: &Handle, begun: bool, now_ms: i64) -> Result<()> {
+/// Extends the deadline of an incomplete result. Fails if it has been swept, because its parts are gone.
+fn extend_deadline(
+    tx: &mut dyn Tx,
+    owner: &ResultOwner,
+    handle: &Handle,
+    begun: bool,
+    now_ms: i64,
+) -> Result<()> {
     let until = now_ms.saturating_add(PENDING_MS);
     let heard = if begun {
         tx.execute(
@@ -271,28 +283,33 @@ fn hear(tx: &mut dyn Tx, owner: &Owner, handle: &Handle, begun: bool, now_ms: i6
         tx.execute(
             "INSERT INTO result (caller, handle, under, complete, content_type, bytes, chars, digest, created_ms, expires_ms)
              VALUES (?1, ?2, ?3, 0, '', 0, NULL, '', ?4, ?5)",
-            params![&owner.caller[..], &handle.bits()[..], &owner.under[..], now_ms, until],
+            params![&owner.caller[..], &handle.bits()[..], &owner.grant[..], now_ms, until],
         )?
     };
     match heard {
         1 => Ok(()),
-        _ => Err(Error::Source("it came in too slowly".to_owned())),
+        _ => Err(Error::InputFailed("it arrived too slowly".to_owned())),
     }
 }
 
-fn put_parts(tx: &mut dyn Tx, owner: &Owner, handle: &Handle, intake: &Intake) -> Result<()> {
+fn put_parts(
+    tx: &mut dyn Tx,
+    owner: &ResultOwner,
+    handle: &Handle,
+    intake: &ResultChunker,
+) -> Result<()> {
     let mut values = Vec::new();
     for (mark, bytes) in intake.pieces() {
         values.extend([
             Value::Bytes(&owner.caller),
             Value::Bytes(handle.bits()),
-            Value::Int(int(mark.bytes)),
-            Value::Int(int(mark.chars)),
-            Value::Int(int(mark.lines)),
+            Value::Int(to_i64(mark.bytes)),
+            Value::Int(to_i64(mark.chars)),
+            Value::Int(to_i64(mark.lines)),
             Value::Bytes(bytes),
         ]);
     }
-    tx.insert(PARTS, &values)
+    tx.insert(INSERT_PARTS, &values)
 }
 
 fn delete(tx: &mut dyn Tx, caller: &[u8], handle: &[u8]) -> Result<()> {
@@ -303,11 +320,11 @@ fn delete(tx: &mut dyn Tx, caller: &[u8], handle: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Clears away a few results whose time is over. How many.
-fn sweep(tx: &mut dyn Tx, now_ms: i64) -> Result<usize> {
-    let due = tx.all(
+/// Deletes some expired results. Returns their number.
+fn delete_expired(tx: &mut dyn Tx, now_ms: i64) -> Result<usize> {
+    let due = tx.query_all(
         "SELECT caller, handle FROM result WHERE expires_ms <= ?1 ORDER BY expires_ms, handle LIMIT ?2",
-        params![now_ms, SWEEP],
+        params![now_ms, SWEEP_BATCH],
         |row| Ok((row.bytes(0)?.to_vec(), row.bytes(1)?.to_vec())),
     )?;
     for (caller, handle) in &due {
@@ -316,9 +333,9 @@ fn sweep(tx: &mut dyn Tx, now_ms: i64) -> Result<usize> {
     Ok(due.len())
 }
 
-fn known(row: &dyn Row, from: usize) -> Result<Summary> {
+fn read_summary(row: &dyn SqlRow, from: usize) -> Result<ResultSummary> {
     let count = |at: usize| row.int(from + at).map(|n| u64::try_from(n).unwrap_or(0));
-    Ok(Summary {
+    Ok(ResultSummary {
         content_type: row.text(from)?.to_owned(),
         bytes: count(1)?,
         chars: row
@@ -330,26 +347,25 @@ fn known(row: &dyn Row, from: usize) -> Result<Summary> {
     })
 }
 
-fn int(number: u64) -> i64 {
+fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A result in the database, as a document.
+/// A stored result in the database, as a document.
 ///
-/// Each part is fetched by itself, so that a slow reader holds nothing back. If the result expires meanwhile, the next
-/// part is absent.
+/// Each part is fetched in its own transaction, so that a slow reader blocks nothing. If the result expires while it is
+/// read, the next part is absent.
 pub struct SharedResult {
     records: Arc<Records>,
     caller: [u8; 16],
     handle: Handle,
-    summary: Summary,
-    /// The part that was read last: reading goes forward, a little at a time.
+    summary: ResultSummary,
+    /// Cache of the last part, because reads are small and sequential.
     last: Mutex<Option<(u64, Arc<[u8]>)>>,
 }
 
 impl SharedResult {
-    /// What is known of it.
-    pub fn summary(&self) -> &Summary {
+    pub fn summary(&self) -> &ResultSummary {
         &self.summary
     }
 
@@ -359,27 +375,28 @@ impl SharedResult {
         {
             return Ok(part.clone());
         }
-        let part: Option<Arc<[u8]>> = self.records.store.reading(|tx| {
-            tx.one(
+        let part: Option<Arc<[u8]>> = self.records.store.read_tx(|tx| {
+            tx.query_one(
                 "SELECT bytes FROM result_part WHERE caller = ?1 AND handle = ?2 AND start = ?3",
-                params![&self.caller[..], &self.handle.bits()[..], int(start)],
+                params![&self.caller[..], &self.handle.bits()[..], to_i64(start)],
                 |row| Ok(row.bytes(0)?.into()),
             )
         })?;
-        let part = part.ok_or_else(|| Error::NotFound("the result is gone".to_owned()))?;
+        let part =
+            part.ok_or_else(|| Error::NotFound("the result is no longer stored".to_owned()))?;
         *self.last.lock() = Some((start, part.clone()));
         Ok(part)
     }
 
-    /// The last part that begins at or before a place.
-    fn near(&self, condition: &str, place: u64) -> Result<Mark> {
+    /// Returns the start of the last part that meets `condition`.
+    fn last_part_before(&self, condition: &str, place: u64) -> Result<Mark> {
         let sql = format!(
             "SELECT start, chars, lines FROM result_part WHERE caller = ?1 AND handle = ?2 AND {condition}
              ORDER BY start DESC LIMIT 1"
         );
-        let params = params![&self.caller[..], &self.handle.bits()[..], int(place)];
-        let found = self.records.store.reading(|tx| {
-            tx.one(&sql, params, |row| {
+        let params = params![&self.caller[..], &self.handle.bits()[..], to_i64(place)];
+        let found = self.records.store.read_tx(|tx| {
+            tx.query_one(&sql, params, |row| {
                 let count = |at| row.int(at).map(|n| u64::try_from(n).unwrap_or(0));
                 Ok(Mark {
                     bytes: count(0)?,
@@ -411,31 +428,31 @@ impl Document for SharedResult {
         let part = self.part(offset - inside)?;
         let inside = usize::try_from(inside).expect("less than a part");
         if inside >= part.len() {
-            return Err(Error::Broken("a part of a result is short".to_owned()));
+            return Err(Error::Broken("a part of a result is too short".to_owned()));
         }
         let range = inside..part.len();
         Ok(Piece::Shared(part, range))
     }
 
     fn near_char(&self, chars: u64) -> Result<Mark> {
-        self.near("chars <= ?3", chars)
+        self.last_part_before("chars <= ?3", chars)
     }
 
     fn near_line(&self, lines: u64) -> Result<Mark> {
-        // A part may begin in the middle of the line; the line's start must lie at or behind the mark.
-        self.near("lines < ?3", lines)
+        // A part may begin in the middle of a line; the line must start at or after the mark.
+        self.last_part_before("lines < ?3", lines)
     }
 }
 
 impl Records {
-    /// A key that all processes on this store have, made on first use.
-    pub fn key(&self, name: &str) -> Result<[u8; 32]> {
-        self.store.writing(|tx| secret(tx, name))
+    /// Returns a named key, created on first use and shared by all processes on the store.
+    pub fn shared_key(&self, name: &str) -> Result<[u8; 32]> {
+        self.store.write_tx(|tx| ensure_secret(tx, name))
     }
 
-    /// Lets somebody in by a name that nobody has yet. Whether that was so.
-    pub fn add_guest(&self, name: &str, body: &str) -> Result<bool> {
-        let added = self.store.writing(|tx| {
+    /// Stores a bearer token record under an unused name. Returns false if the name is taken.
+    pub fn add_bearer_token(&self, name: &str, body: &str) -> Result<bool> {
+        let added = self.store.write_tx(|tx| {
             tx.execute(
                 "INSERT INTO guest (name, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
                 params![name, body],
@@ -444,20 +461,20 @@ impl Records {
         Ok(added == 1)
     }
 
-    /// Who may come in, by name.
-    pub fn guests(&self) -> Result<Vec<String>> {
-        self.store.reading(|tx| {
-            tx.all("SELECT body FROM guest ORDER BY name", &[], |row| {
+    /// Returns the bearer token records, by name.
+    pub fn bearer_tokens(&self) -> Result<Vec<String>> {
+        self.store.read_tx(|tx| {
+            tx.query_all("SELECT body FROM guest ORDER BY name", &[], |row| {
                 Ok(row.text(0)?.to_owned())
             })
         })
     }
 
-    /// Lets somebody in no more. Whether they were.
-    pub fn remove_guest(&self, name: &str) -> Result<bool> {
+    /// Deletes a bearer token record. Returns true if it existed.
+    pub fn remove_bearer_token(&self, name: &str) -> Result<bool> {
         let removed = self
             .store
-            .writing(|tx| tx.execute("DELETE FROM guest WHERE name = ?1", params![name]))?;
+            .write_tx(|tx| tx.execute("DELETE FROM guest WHERE name = ?1", params![name]))?;
         Ok(removed == 1)
     }
 }

@@ -1,15 +1,15 @@
-//! Where connectors stopped collecting.
+//! Connector state: where each connector stopped collecting.
 
 use serde_json::{Map, Value};
 
-use crate::connections::to_write;
-use crate::declaration::slug;
+use crate::connections::writable_connection;
+use crate::declaration::connector_slug;
 use crate::scope::Bearer;
 use crate::store::{Tx, params};
 use crate::{Error, Records, Result};
 
 impl Records {
-    /// What a connector left, stream by stream.
+    /// Returns the state of a connector, by stream.
     pub fn state(
         &self,
         bearer: &Bearer,
@@ -19,8 +19,8 @@ impl Records {
     ) -> Result<Map<String, Value>> {
         bearer.require_owner()?;
         let now_ms = self.now_ms();
-        self.store.writing(|tx| {
-            let connection = self.collecting(tx, bearer, connector_id, connection_id, now_ms)?;
+        self.store.write_tx(|tx| {
+            let connection = self.state_connection(tx, bearer, connector_id, connection_id, now_ms)?;
             let granted = granted_streams(tx, bearer, grant_id)?;
             let mut state = Map::new();
             tx.query(
@@ -38,7 +38,7 @@ impl Records {
         })
     }
 
-    /// Keeps what a connector leaves. Streams that it does not name stay as they are.
+    /// Stores the state of a connector. Streams that are not named keep theirs.
     pub fn put_state(
         &self,
         bearer: &Bearer,
@@ -49,15 +49,19 @@ impl Records {
     ) -> Result<()> {
         bearer.require_owner()?;
         let now_ms = self.now_ms();
-        self.store.writing(|tx| {
-            let declaration = self.declaration(tx, &slug(connector_id))?;
-            let connection = self.collecting(tx, bearer, connector_id, connection_id, now_ms)?;
+        self.store.write_tx(|tx| {
+            let declaration = self.declaration(tx, &connector_slug(connector_id))?;
+            let connection = self.state_connection(tx, bearer, connector_id, connection_id, now_ms)?;
             let granted = granted_streams(tx, bearer, grant_id)?;
             for (stream, body) in state {
                 let known = declaration.as_ref().is_some_and(|own| own.stream(stream).is_some());
                 let known = known && granted.as_ref().is_none_or(|granted| granted.contains(stream));
                 if !known {
-                    return Err(Error::NotFound(format!("no stream is named {stream}")));
+                    let declared = declaration.iter().flat_map(|own| own.stream_names());
+                    let known = declared
+                        .filter(|name| granted.as_ref().is_none_or(|own| own.iter().any(|own| own == name)));
+                    let error = Error::NotFound(format!("no stream is named {stream}"));
+                    return Err(error.with_similar_names(stream, known));
                 }
                 tx.execute(
                     "INSERT INTO state (subject, connection, grant_id, stream, body) VALUES (?1, ?2, ?3, ?4, ?5)
@@ -69,7 +73,7 @@ impl Records {
         })
     }
 
-    fn collecting(
+    fn state_connection(
         &self,
         tx: &mut dyn Tx,
         bearer: &Bearer,
@@ -77,17 +81,13 @@ impl Records {
         connection_id: Option<&str>,
         now_ms: i64,
     ) -> Result<String> {
-        let connector = slug(connector_id);
-        if self.declaration(tx, &connector)?.is_none() {
-            return Err(Error::NotFound(format!(
-                "no connector is named {connector}"
-            )));
-        }
-        Ok(to_write(tx, bearer.subject, &connector, connection_id, now_ms)?.id)
+        let connector = connector_slug(connector_id);
+        self.required_declaration(tx, &connector)?;
+        Ok(writable_connection(tx, bearer.subject, &connector, connection_id, now_ms)?.id)
     }
 }
 
-/// The streams of a grant, if one is named.
+/// Returns the streams of a grant, or `None` if no grant is named.
 fn granted_streams(
     tx: &mut dyn Tx,
     bearer: &Bearer,
@@ -96,7 +96,7 @@ fn granted_streams(
     let Some(id) = grant_id else {
         return Ok(None);
     };
-    let grant = tx.one(
+    let grant = tx.query_one(
         "SELECT body FROM grant_fact WHERE subject = ?1 AND id = ?2 AND revoked_ms IS NULL",
         params![bearer.subject, id],
         |row| Ok(serde_json::from_str::<crate::grant::Grant>(row.text(0)?)?),

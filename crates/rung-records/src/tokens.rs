@@ -1,4 +1,4 @@
-//! Tokens and grants, as stored facts.
+//! Stored grants and tokens.
 
 use std::sync::Arc;
 
@@ -6,56 +6,53 @@ use rung_auth::{Access, Permit, TOKEN_GRANT, Token, TokenRecord};
 use rung_fault::Code;
 use serde_json::{Value, json};
 
-use crate::authority::{Fresh, Holder, Introspected, insert_grant, insert_token};
-use crate::grant::{Grant, Request, Selection};
-use crate::key::Moment;
-use crate::records::{fresh_id, moment, subject};
-use crate::scope::{Bearer, connections};
-use crate::store::{Row, Tx, params};
+use crate::authority::{Introspection, NewToken, TokenKind, insert_grant, insert_token};
+use crate::grant::{Grant, NewGrant, StreamSelection};
+use crate::key::CalendarTime;
+use crate::records::{ensure_subject, format_moment, generate_id};
+use crate::scope::{Bearer, connections, registered_connectors};
+use crate::store::{SqlRow, Tx, params};
 use crate::{Error, Records, Result};
 
-/// A grant to be given, and a token for it.
+/// A grant to be issued, with a token.
 #[derive(Debug, Clone, Default)]
 pub struct GrantRequest {
-    /// For whom.
     pub client: String,
-    /// Of which connector.
+    /// The connector.
     pub source: String,
-    /// Of which connections. All that are active, if none is named.
+    /// The granted connections. Empty: all active ones.
     pub connections: Vec<String>,
-    /// What of it.
-    pub selections: Vec<Selection>,
-    /// For what.
+    pub selections: Vec<StreamSelection>,
     pub purpose_code: Option<String>,
-    /// When it ends, in milliseconds since 1970.
+    /// When the grant expires, in milliseconds since 1970.
     pub expires_ms: Option<i64>,
 }
 
 /// The bearer tokens that the operator issued. They are stored outside the records, and reach databases and downstream
 /// servers as well as personal data.
 pub trait TokenRegistry: Send + Sync {
-    /// The tokens that are not revoked.
+    /// Returns the tokens that are not revoked.
     fn list(&self) -> Result<Vec<TokenRecord>>;
 
-    /// Revokes the token of a grant. Whether there was one.
+    /// Revokes the token of a grant. Returns true if it existed.
     fn remove(&self, grant: &str) -> Result<bool>;
 }
 
-/// The grant that owners' tokens are on record with.
+/// The grant name in the permits of owner tokens.
 const OWNER_GRANT: &str = "owner";
-/// Digits of a token's hash by which it is named.
-const OWN_ID_CHARS: usize = 16;
-/// Bytes of a caller's name.
+/// Length of a token's public id, a prefix of its hash.
+const TOKEN_ID_CHARS: usize = 16;
+/// Maximum length of a caller name.
 const MAX_CALLER_BYTES: usize = 128;
 
-/// What is kept of a token.
+/// Returns the stored form of a token.
 pub(crate) fn token_hash(token: &Token) -> Result<String> {
     let hash = serde_json::to_value(token.hash())?;
     Ok(hash.as_str().unwrap_or_default().to_owned())
 }
 
-/// Who a client is to the rest of the program. An id that is an address may be too long for a name.
-fn caller(client_id: &str) -> String {
+/// Returns the caller name of a client. A client id too long for a name is hashed.
+fn caller_name(client_id: &str) -> String {
     if client_id.len() <= MAX_CALLER_BYTES {
         return client_id.to_owned();
     }
@@ -65,11 +62,11 @@ fn caller(client_id: &str) -> String {
     )
 }
 
-/// The permit of whoever carries a token that is good.
-fn permit(token: &Token, client_id: &str, under: &str, access: Access) -> Result<Permit> {
+/// Builds the permit of a valid token.
+fn build_permit(token: &Token, client_id: &str, under: &str, access: Access) -> Result<Permit> {
     let record = TokenRecord {
         hash: token.hash(),
-        caller: caller(client_id)
+        caller: caller_name(client_id)
             .try_into()
             .map_err(|_| Error::TokenUnknown)?,
         grant: under
@@ -83,8 +80,8 @@ fn permit(token: &Token, client_id: &str, under: &str, access: Access) -> Result
     rung_auth::admit(token, [&record], 0).map_err(|_| Error::TokenUnknown)
 }
 
-/// Whoever carries a token that is good.
-pub(crate) fn bearer(
+/// Builds the caller of a valid token.
+pub(crate) fn build_bearer(
     token: &Token,
     subject: i64,
     subject_id: String,
@@ -92,8 +89,8 @@ pub(crate) fn bearer(
     grant: Option<Arc<Grant>>,
 ) -> Result<Bearer> {
     let permit = match &grant {
-        None => permit(token, client_id, OWNER_GRANT, Access::Write),
-        Some(grant) => permit(token, client_id, &grant.grant_id, Access::Read),
+        None => build_permit(token, client_id, OWNER_GRANT, Access::Write),
+        Some(grant) => build_permit(token, client_id, &grant.grant_id, Access::Read),
     }?;
     Ok(Bearer {
         permit,
@@ -104,24 +101,24 @@ pub(crate) fn bearer(
 }
 
 impl Records {
-    /// Whoever carries this token.
-    pub fn admit(&self, shown: &str) -> Result<Bearer> {
-        let token = Token::shown(shown.to_owned());
+    /// Authenticates a token for the records API. Package tokens are rejected.
+    pub fn authenticate(&self, shown: &str) -> Result<Bearer> {
+        let token = Token::from_text(shown.to_owned());
         let now_ms = self.now_ms();
         let hash = token_hash(&token)?;
         let known = self
             .store
-            .reading(|tx| Introspected::of(tx, &hash, now_ms))?;
+            .read_tx(|tx| Introspection::find(tx, &hash, now_ms))?;
         let (subject, subject_id, client_id, holder, grants) = match known {
-            Introspected::Active {
+            Introspection::Active {
                 subject,
                 subject_id,
                 client_id,
-                holder,
+                token_kind: holder,
                 grants,
                 ..
             } => (subject, subject_id, client_id, holder, grants),
-            Introspected::Inactive(why) => {
+            Introspection::Inactive(why) => {
                 return Err(match why {
                     Some("grant_revoked") => Error::GrantRevoked,
                     Some("grant_expired") => Error::GrantExpired,
@@ -131,54 +128,54 @@ impl Records {
             }
         };
         let grant = match holder {
-            Holder::Owner => None,
-            Holder::Grant(_) => grants.into_iter().next().map(Arc::new),
-            Holder::Package(_) => {
+            TokenKind::Owner => None,
+            TokenKind::Grant(_) => grants.into_iter().next().map(Arc::new),
+            TokenKind::Package(_) => {
                 return Err(Error::Forbidden(
-                    "a package's token is for /mcp; /v1 is read under one grant",
+                    "the token of a package is for /mcp; /v1 needs the token of one grant",
                 ));
             }
         };
-        bearer(&token, subject, subject_id, &client_id, grant)
+        build_bearer(&token, subject, subject_id, &client_id, grant)
     }
 
-    /// The agent that comes with this token. The owner's own token is not for agents.
-    pub fn agent(&self, shown: &str) -> Result<Agent> {
-        let token = Token::shown(shown.to_owned());
+    /// Authenticates a token for MCP. Owner tokens are rejected.
+    pub fn authenticate_agent(&self, shown: &str) -> Result<AuthenticatedAgent> {
+        let token = Token::from_text(shown.to_owned());
         match self.introspect(shown)? {
-            Introspected::Inactive(Some("package_revoked")) => Err(Error::refused(
+            Introspection::Inactive(Some("package_revoked")) => Err(Error::invalid_with_code(
                 Code::PackageRevoked,
                 "",
-                "none of the grants that were given together holds any more",
+                "all grants of this package are revoked or have expired",
             )),
-            Introspected::Inactive(_) => Err(Error::TokenUnknown),
-            Introspected::Active {
-                holder,
+            Introspection::Inactive(_) => Err(Error::TokenUnknown),
+            Introspection::Active {
+                token_kind: holder,
                 client_id,
                 grants,
                 ..
             } => {
                 let (id, package_members) = match holder {
-                    Holder::Owner => {
-                        return Err(Error::Forbidden("the owner's token is not for agents"));
+                    TokenKind::Owner => {
+                        return Err(Error::Forbidden("an owner token cannot be used by agents"));
                     }
-                    Holder::Grant(id) => (id, None),
-                    Holder::Package(id) => (id, Some(grants.len())),
+                    TokenKind::Grant(id) => (id, None),
+                    TokenKind::Package(id) => (id, Some(grants.len())),
                 };
-                Ok(Agent {
-                    permit: permit(&token, &client_id, &id, Access::Read)?,
-                    package_members,
+                Ok(AuthenticatedAgent {
+                    permit: build_permit(&token, &client_id, &id, Access::Read)?,
+                    active_package_grants: package_members,
                 })
             }
         }
     }
 
-    /// The grants that somebody reads under: one, or all that were given together, whether they hold or not.
-    pub fn members(&self, permit: &Permit) -> Result<Vec<Member>> {
+    /// Returns the grants under a permit: a single one, or all of a package, active or not.
+    pub fn grants_of_permit(&self, permit: &Permit) -> Result<Vec<PermitGrant>> {
         let now_ms = self.now_ms();
         let under = permit.grant().as_str();
-        self.store.reading(|tx| {
-            let given = tx.all(
+        self.store.read_tx(|tx| {
+            let given = tx.query_all(
                 "SELECT g.body, g.expires_ms, g.revoked_ms, g.subject, s.id FROM grant_fact g JOIN subject s ON s.no = g.subject
                  WHERE g.id = ?1 OR g.package_id = ?1 ORDER BY g.issued_ms, g.id",
                 params![under],
@@ -191,13 +188,13 @@ impl Records {
             )?;
             let mut members = Vec::new();
             for (grant, ended, revoked, subject, subject_id) in given {
-                if caller(&grant.client.client_id) != permit.caller().as_str() {
+                if caller_name(&grant.client.client_id) != permit.caller().as_str() {
                     continue;
                 }
-                let named = |one: &crate::Connection| {
+                let named = |one: &crate::SourceConnection| {
                     grant.streams.iter().any(|stream| stream.instance_ids.contains(&one.id))
                 };
-                // What is over says nothing of today.
+                // The current connections of an inactive grant are not disclosed.
                 let mut connections = if revoked || ended {
                     Vec::new()
                 } else {
@@ -214,26 +211,26 @@ impl Records {
                         grant: Some(grant.clone()),
                     }),
                 };
-                members.push(Member { grant, connections, standing });
+                members.push(PermitGrant { grant, connections, caller: standing });
             }
             Ok(members)
         })
     }
 
-    /// A token for the owner. It is shown once.
-    pub fn owner_token(
+    /// Issues an owner token. It is returned once and stored as a hash.
+    pub fn issue_owner_token(
         &self,
         subject_id: &str,
         name: &str,
         expires_ms: Option<i64>,
     ) -> Result<Token> {
         let now_ms = self.now_ms();
-        self.store.writing(|tx| {
-            let subject = subject(tx, subject_id)?;
-            let fresh = Fresh {
+        self.store.write_tx(|tx| {
+            let subject = ensure_subject(tx, subject_id)?;
+            let fresh = NewToken {
                 client: name,
                 subject,
-                holder: &Holder::Owner,
+                token_kind: &TokenKind::Owner,
                 family: None,
                 expires_ms,
             };
@@ -241,18 +238,18 @@ impl Records {
         })
     }
 
-    /// The tokens of the owner's own that hold.
-    pub fn owner_tokens(&self, owner: &Bearer) -> Result<Vec<OwnToken>> {
+    /// Returns the active owner tokens, newest first.
+    pub fn owner_tokens(&self, owner: &Bearer) -> Result<Vec<StoredOwnerToken>> {
         owner.require_owner()?;
         let now_ms = self.now_ms();
-        self.store.reading(|tx| {
-            tx.all(
+        self.store.read_tx(|tx| {
+            tx.query_all(
                 "SELECT hash, client, issued_ms, expires_ms FROM token WHERE subject = ?1 AND kind = 'owner'
                  AND revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > ?2) ORDER BY issued_ms DESC, hash",
                 params![owner.subject, now_ms],
                 |row| {
-                    Ok(OwnToken {
-                        id: row.text(0)?.chars().take(OWN_ID_CHARS).collect(),
+                    Ok(StoredOwnerToken {
+                        id: row.text(0)?.chars().take(TOKEN_ID_CHARS).collect(),
                         name: row.text(1)?.to_owned(),
                         issued_ms: row.int(2)?,
                         expires_ms: row.maybe_int(3)?,
@@ -262,15 +259,15 @@ impl Records {
         })
     }
 
-    /// Ends a token of the owner's own.
-    pub fn end_owner_token(&self, owner: &Bearer, id: &str) -> Result<()> {
+    /// Revokes an owner token.
+    pub fn revoke_owner_token(&self, owner: &Bearer, id: &str) -> Result<()> {
         owner.require_owner()?;
         let now_ms = self.now_ms();
         let known = self.owner_tokens(owner)?.iter().any(|own| own.id == id);
         if !known {
             return Err(Error::NotFound("no such token".to_owned()));
         }
-        self.store.writing(|tx| {
+        self.store.write_tx(|tx| {
             tx.execute(
                 "UPDATE token SET revoked_ms = ?3 WHERE subject = ?1 AND kind = 'owner' AND substr(hash, 1, 16) = ?2 AND revoked_ms IS NULL",
                 params![owner.subject, id, now_ms],
@@ -279,11 +276,12 @@ impl Records {
         Ok(())
     }
 
-    /// Credentials for a resource server elsewhere, which may ask what tokens are. They are shown once.
-    pub fn resource_server(&self, owner: &Bearer, name: &str) -> Result<Token> {
+    /// Issues credentials for a remote resource server to introspect tokens. They are returned once and stored as a
+    /// hash.
+    pub fn issue_resource_server_secret(&self, owner: &Bearer, name: &str) -> Result<Token> {
         owner.require_owner()?;
         let now_ms = self.now_ms();
-        self.store.writing(|tx| {
+        self.store.write_tx(|tx| {
             let token = Token::generate().map_err(|error| Error::corrupt("token", error))?;
             tx.execute(
                 "INSERT INTO token (hash, kind, subject, client, issued_ms) VALUES (?1, 'resource_server', ?2, ?3, ?4)",
@@ -293,11 +291,10 @@ impl Records {
         })
     }
 
-    /// Whether these are the credentials of a resource server.
     pub fn is_resource_server(&self, name: &str, secret: &str) -> Result<bool> {
-        let hash = token_hash(&Token::shown(secret.to_owned()))?;
-        let found = self.store.reading(|tx| {
-            tx.one(
+        let hash = token_hash(&Token::from_text(secret.to_owned()))?;
+        let found = self.store.read_tx(|tx| {
+            tx.query_one(
                 "SELECT 1 FROM token WHERE hash = ?1 AND kind = 'resource_server' AND client = ?2 AND revoked_ms IS NULL",
                 params![&hash, name],
                 |_| Ok(()),
@@ -306,18 +303,18 @@ impl Records {
         Ok(found.is_some())
     }
 
-    /// Gives a grant, and a token for it that is shown once.
-    pub fn issue(&self, bearer: &Bearer, request: &GrantRequest) -> Result<(Grant, Token)> {
+    /// Issues a grant and a token for it. The token is returned once and stored as a hash.
+    pub fn issue_grant(&self, bearer: &Bearer, request: &GrantRequest) -> Result<(Grant, Token)> {
         bearer.require_owner()?;
         let now_ms = self.now_ms();
-        self.store.writing(|tx| {
-            let grant = self.resolved(tx, bearer, request, now_ms)?;
+        self.store.write_tx(|tx| {
+            let grant = self.resolve_request(tx, bearer, request, now_ms)?;
             insert_grant(tx, bearer.subject, &grant, None, now_ms, request.expires_ms)?;
-            let holder = Holder::Grant(grant.grant_id.clone());
-            let fresh = Fresh {
+            let holder = TokenKind::Grant(grant.grant_id.clone());
+            let fresh = NewToken {
                 client: &request.client,
                 subject: bearer.subject,
-                holder: &holder,
+                token_kind: &holder,
                 family: None,
                 expires_ms: request.expires_ms,
             };
@@ -326,8 +323,8 @@ impl Records {
         })
     }
 
-    /// Gives several grants at once, to whoever comes with a permit for `package`.
-    pub fn issue_together(
+    /// Issues several grants in one transaction, for the token whose permits are for `package`.
+    pub fn issue_package(
         &self,
         bearer: &Bearer,
         package: &str,
@@ -335,10 +332,10 @@ impl Records {
     ) -> Result<Vec<Grant>> {
         bearer.require_owner()?;
         let now_ms = self.now_ms();
-        self.store.writing(|tx| {
+        self.store.write_tx(|tx| {
             let mut grants = Vec::new();
             for request in requests {
-                let grant = self.resolved(tx, bearer, request, now_ms)?;
+                let grant = self.resolve_request(tx, bearer, request, now_ms)?;
                 let (subject, ends) = (bearer.subject, request.expires_ms);
                 insert_grant(tx, subject, &grant, Some(package), now_ms, ends)?;
                 grants.push(grant);
@@ -348,10 +345,10 @@ impl Records {
     }
 
     /// Revokes every grant of the token whose permits are for `package`, and returns how many there were.
-    pub fn revoke_together(&self, bearer: &Bearer, package: &str) -> Result<u64> {
+    pub fn revoke_package(&self, bearer: &Bearer, package: &str) -> Result<u64> {
         bearer.require_owner()?;
         let now_ms = self.now_ms();
-        self.store.writing(|tx| {
+        self.store.write_tx(|tx| {
             tx.execute(
                 "UPDATE grant_fact SET revoked_ms = ?3 WHERE subject = ?1 AND package_id = ?2 AND revoked_ms IS NULL",
                 params![bearer.subject, package, now_ms],
@@ -359,46 +356,49 @@ impl Records {
         })
     }
 
-    /// A request as a grant: every name in it is there.
-    fn resolved(
+    /// Resolves a request into a grant. Fails if any name in it does not exist.
+    fn resolve_request(
         &self,
         tx: &mut dyn Tx,
         bearer: &Bearer,
         request: &GrantRequest,
         now_ms: i64,
     ) -> Result<Grant> {
-        let connector = crate::declaration::slug(&request.source);
-        let declaration = self.declaration(tx, &connector)?;
-        let declaration = declaration
-            .ok_or_else(|| Error::NotFound(format!("no source is named {connector}")))?;
+        let connector = crate::declaration::connector_slug(&request.source);
+        let Some(declaration) = self.declaration(tx, &connector)? else {
+            let error = Error::NotFound(format!("no source is named {connector}"));
+            let known = registered_connectors(tx)?;
+            return Err(error.with_similar_names(&connector, known.iter().map(String::as_str)));
+        };
         let all = connections(tx, bearer.subject)?;
         let mut own = all
             .into_iter()
             .filter(|one| one.connector == connector && one.status != "revoked");
         let chosen: Vec<String> = if request.connections.is_empty() {
-            own.filter(super::scope::Connection::is_active)
+            own.filter(super::scope::SourceConnection::is_active)
                 .map(|one| one.id)
                 .collect()
         } else {
             let known: Vec<String> = own.by_ref().map(|one| one.id).collect();
             for id in &request.connections {
                 if !known.contains(id) {
-                    return Err(Error::ConnectionNotFound);
+                    let known = known.iter().map(String::as_str);
+                    return Err(Error::ConnectionNotFound.with_similar_names(id, known));
                 }
             }
             request.connections.clone()
         };
         if chosen.is_empty() {
             return Err(Error::NotFound(format!(
-                "{connector} has no connection yet: send records, or make one"
+                "{connector} has no connection yet: ingest records, or create a connection"
             )));
         }
-        let iso = |ms: i64| Moment::from_millisecond(ms).to_utc_string();
+        let iso = |ms: i64| CalendarTime::from_millisecond(ms).to_utc_string();
         Grant::resolve(
             &declaration,
-            Request {
-                grant_id: fresh_id("grt")?,
-                issued_at: moment(now_ms),
+            NewGrant {
+                grant_id: generate_id("grt")?,
+                issued_at: format_moment(now_ms),
                 subject: &bearer.subject_id,
                 client: &request.client,
                 purpose_code: request
@@ -413,11 +413,11 @@ impl Records {
         )
     }
 
-    /// Takes a grant back. Whoever reads under it reads no more. The owner does this, or whoever has it.
+    /// Revokes a grant. Allowed for the owner and for the client of the grant.
     ///
     /// A grant that was issued with a bearer token ends with that token and all else that it reaches: other sources,
     /// databases and servers. `grant_id` may also be the token's own.
-    pub fn revoke(
+    pub fn revoke_grant(
         &self,
         bearer: &Bearer,
         grant_id: &str,
@@ -428,16 +428,16 @@ impl Records {
         }
         if let Some(token) = self.token_grant(bearer, grant_id)? {
             bearer.require_owner()?;
-            // The token first: without it nothing is reached, even if the grants cannot be marked.
+            // The token first: without it nothing is reached, even if marking the grants fails.
             let ended = tokens.remove(&token)?;
-            let grants = self.revoke_together(bearer, &token)?;
+            let grants = self.revoke_package(bearer, &token)?;
             if !ended && grants == 0 {
                 return Err(Error::NotFound(format!("no grant has the id {grant_id}")));
             }
             return Ok(());
         }
         let now_ms = self.now_ms();
-        self.store.writing(|tx| {
+        self.store.write_tx(|tx| {
             let done = tx.execute(
                 "UPDATE grant_fact SET revoked_ms = ?3 WHERE subject = ?1 AND id = ?2 AND revoked_ms IS NULL",
                 params![bearer.subject, grant_id, now_ms],
@@ -449,15 +449,15 @@ impl Records {
         })
     }
 
-    /// The bearer token that a grant was issued with, by the token's own grant.
+    /// Returns the token grant of the bearer token that a grant was issued with.
     fn token_grant(&self, bearer: &Bearer, grant_id: &str) -> Result<Option<String>> {
         if grant_id.starts_with(TOKEN_GRANT) {
-            // Tokens are the operator's, and no other subject's.
+            // Tokens belong to the operator, not to other subjects.
             let own = bearer.subject_id == self.owner_id();
             return Ok(own.then(|| grant_id.to_owned()));
         }
-        let package = self.store.reading(|tx| {
-            tx.one(
+        let package = self.store.read_tx(|tx| {
+            tx.query_one(
                 "SELECT package_id FROM grant_fact WHERE subject = ?1 AND id = ?2 AND revoked_ms IS NULL",
                 params![bearer.subject, grant_id],
                 |row| Ok(row.maybe_text(0)?.map(str::to_owned)),
@@ -467,87 +467,77 @@ impl Records {
         Ok(package.filter(|package| package.starts_with(TOKEN_GRANT)))
     }
 
-    /// The grants that were given, the latest first.
-    pub fn grants(&self, bearer: &Bearer) -> Result<Vec<GivenGrant>> {
+    /// Returns all issued grants, newest first.
+    pub fn grants(&self, bearer: &Bearer) -> Result<Vec<IssuedGrant>> {
         bearer.require_owner()?;
-        self.store.reading(|tx| {
-            tx.all(
+        self.store.read_tx(|tx| {
+            tx.query_all(
                 "SELECT g.body, g.issued_ms, g.expires_ms, g.revoked_ms, g.package_id,
                     (SELECT max(d.at_ms) FROM disclosure d WHERE d.subject = g.subject AND d.grant_id = g.id)
                  FROM grant_fact g WHERE g.subject = ?1 ORDER BY g.issued_ms DESC, g.id",
                 params![bearer.subject],
-                GivenGrant::read,
+                IssuedGrant::from_row,
             )
         })
     }
 
-    /// A grant that was given.
-    pub fn grant(&self, bearer: &Bearer, id: &str) -> Result<GivenGrant> {
+    /// Returns one issued grant.
+    pub fn grant(&self, bearer: &Bearer, id: &str) -> Result<IssuedGrant> {
         let found = self.grants(bearer)?;
         let found = found.into_iter().find(|given| given.grant.grant_id == id);
         found.ok_or_else(|| Error::NotFound(format!("no grant has the id {id}")))
     }
 }
 
-/// Somebody who reads under a grant, or under several that were given together.
+/// An authenticated MCP client.
 #[derive(Debug)]
-pub struct Agent {
-    /// Who, and under what.
+pub struct AuthenticatedAgent {
     pub permit: Permit,
-    /// Of several, how many hold.
-    pub package_members: Option<usize>,
+    /// Number of active grants in the package. `None` for a single grant.
+    pub active_package_grants: Option<usize>,
 }
 
-/// A grant that somebody reads under, alone or with others.
+/// A grant under a permit.
 #[derive(Debug)]
-pub struct Member {
-    /// What was granted.
+pub struct PermitGrant {
     pub grant: Arc<Grant>,
-    /// The connections it is of, as far as they can be read.
-    pub connections: Vec<crate::Connection>,
-    /// Who reads under it, or why nobody does any more.
-    pub standing: Result<Bearer>,
+    /// The readable connections of the grant. Empty if the grant is inactive.
+    pub connections: Vec<crate::SourceConnection>,
+    /// The caller that reads under the grant, or the reason why the grant is inactive.
+    pub caller: Result<Bearer>,
 }
 
-impl Member {
-    /// The connector, by its short name.
+impl PermitGrant {
+    /// Returns the short name of the connector.
     pub fn connector_key(&self) -> String {
-        crate::declaration::slug(&self.grant.source.id)
+        crate::declaration::connector_slug(&self.grant.source.id)
     }
 }
 
-/// A token of the owner's own.
+/// An owner token, without its secret.
 #[derive(Debug, Clone)]
-pub struct OwnToken {
-    /// By which it is ended.
+pub struct StoredOwnerToken {
+    /// The id to revoke it by.
     pub id: String,
-    /// What it is for.
     pub name: String,
-    /// When it was made.
     pub issued_ms: i64,
-    /// When it ends by itself.
     pub expires_ms: Option<i64>,
 }
 
-/// A grant that was given, and what became of it.
+/// An issued grant and its state.
 #[derive(Debug, Clone)]
-pub struct GivenGrant {
-    /// The grant.
+pub struct IssuedGrant {
     pub grant: Grant,
-    /// When it was given.
     pub issued_ms: i64,
-    /// When it ends by itself.
     pub expires_ms: Option<i64>,
-    /// When it was taken back.
     pub revoked_ms: Option<i64>,
-    /// The package it was given in.
     pub package_id: Option<String>,
-    /// When something was last shown under it.
+    /// The latest disclosure under the grant.
     pub used_ms: Option<i64>,
 }
 
-impl GivenGrant {
-    fn read(row: &dyn Row) -> Result<Self> {
+impl IssuedGrant {
+    fn from_row(row: &dyn SqlRow) -> Result<Self> {
         Ok(Self {
             grant: serde_json::from_str(row.text(0)?)?,
             issued_ms: row.int(1)?,
@@ -558,16 +548,18 @@ impl GivenGrant {
         })
     }
 
-    /// The bearer token that it was issued with, by the token's own grant.
+    /// Returns the token grant of the bearer token that this grant was issued with.
     pub fn token_grant(&self) -> Option<&str> {
         let package = self.package_id.as_deref();
         package.filter(|package| package.starts_with(TOKEN_GRANT))
     }
 
-    /// The grant, and when it was taken back.
-    pub fn told(&self) -> Result<Value> {
+    /// Renders the grant, with the time of its revocation.
+    pub fn to_json(&self) -> Result<Value> {
         let mut told = serde_json::to_value(&self.grant)?;
-        told["revoked_at"] = self.revoked_ms.map_or(Value::Null, |ms| json!(moment(ms)));
+        told["revoked_at"] = self
+            .revoked_ms
+            .map_or(Value::Null, |ms| json!(format_moment(ms)));
         Ok(told)
     }
 }

@@ -1,4 +1,4 @@
-//! How fast vectors are added and found, and how many of the true nearest ten are.
+//! Measures how fast vectors are added and found, and the recall of the true nearest ten.
 //!
 //! ```text
 //! cargo run --release -p rung-search --example recall -- [FOLDER]
@@ -23,9 +23,9 @@ use rung_search::vectors::{SearchOptions, VectorIndex, VectorOptions};
 const COUNT: usize = 10_000;
 const QUERIES: usize = 200;
 
-struct Chance(u64);
+struct TestRng(u64);
 
-impl Chance {
+impl TestRng {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -33,7 +33,7 @@ impl Chance {
         self.0
     }
 
-    /// A number that is distributed normally.
+    /// Returns a normally distributed number.
     fn normal(&mut self) -> f32 {
         let mut unit = || (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
         let (one, other) = (unit().max(1e-300), unit());
@@ -46,14 +46,14 @@ impl Chance {
 }
 
 fn random(dimensions: usize) -> Vec<Vec<f32>> {
-    let mut chance = Chance(7);
+    let mut chance = TestRng(7);
     (0..COUNT + QUERIES)
         .map(|_| chance.normals(dimensions))
         .collect()
 }
 
 fn clustered(dimensions: usize) -> Vec<Vec<f32>> {
-    let mut chance = Chance(11);
+    let mut chance = TestRng(11);
     let middles: Vec<Vec<f32>> = (0..100).map(|_| chance.normals(dimensions)).collect();
     (0..COUNT + QUERIES)
         .map(|_| {
@@ -86,7 +86,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Milliseconds of a transaction that writes one row and nothing else: the disk's share.
+/// Returns the milliseconds of a transaction that writes a single row: the disk's share.
 fn bare_ms(kv: &Kv) -> f64 {
     let table = kv.create("bare").unwrap();
     let began = Instant::now();

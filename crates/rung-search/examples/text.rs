@@ -1,4 +1,4 @@
-//! What an index of texts costs: `cargo run --release -p rung-search --example text [documents]`.
+//! Measures the cost of a text index: `cargo run --release -p rung-search --example text [documents]`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,10 +8,10 @@ use rung_kv::{Kv, KvOptions};
 use rung_search::Error;
 use rung_search::text::{Query, SearchOptions, TextIndex, TextOptions};
 
-/// Words of which a few are common and most are rare.
-struct Words(u64);
+/// A generator of words of which a few are common and most are rare.
+struct WordGenerator(u64);
 
-impl Words {
+impl WordGenerator {
     fn number(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -42,7 +42,7 @@ fn main() {
             ..TextOptions::default()
         };
         let index = TextIndex::create(&kv, "bench", options).unwrap();
-        let mut words = Words(0x9E37_79B9_7F4A_7C15);
+        let mut words = WordGenerator(0x9E37_79B9_7F4A_7C15);
         let texts: Vec<String> = (0..documents).map(|_| words.text(100)).collect();
         println!("{documents} documents of 100 words, positions {index_position}");
 

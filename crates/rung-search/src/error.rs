@@ -1,4 +1,4 @@
-//! What can go wrong with an index.
+//! Errors of indexes.
 
 use rung_fault::{Code, Coded};
 use rung_kv::Failure;
@@ -6,36 +6,37 @@ use rung_kv::Failure;
 /// [`std::result::Result`] with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the index did not do it.
+/// Characters of a message, at most: a message can repeat a value of any length.
+const MAX_SHOWN_CHARS: usize = 400;
+
+/// The reason why an index operation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Not a question to an index.
-    #[error("{0}")]
+    /// The query is not valid.
+    #[error("{}", rung_edn::shorten(.0, MAX_SHOWN_CHARS))]
     Query(String),
-    /// Not an option, or not a value that it can have.
-    #[error("{0}")]
+    /// An option is unknown, or its value is not valid.
+    #[error("{}", rung_edn::shorten(.0, MAX_SHOWN_CHARS))]
     Option(String),
-    /// A phrase was asked for, and it is not known where words stand.
-    #[error(
-        "a phrase can be searched for only where the index was made with :index-position? true"
-    )]
+    /// A phrase was searched for in an index without positions.
+    #[error("a phrase search needs an index that was created with :index-position? true")]
     NoPositions,
-    /// Options, a vector or a search that is none; it says why.
-    #[error("{0}")]
+    /// Options, a vector or a search are not valid; the message says why.
+    #[error("{}", rung_edn::shorten(.0, MAX_SHOWN_CHARS))]
     Invalid(String),
-    /// Options that do not agree with those that the index was made with.
-    #[error("the index {domain} was made with {kept}, not with {given}")]
+    /// The options conflict with those that the index was created with.
+    #[error("the index {domain} was created with {kept}, not with {given}")]
     Conflict {
-        /// Which index.
+        /// The domain of the index.
         domain: String,
-        /// What it was made with.
+        /// The options of the index.
         kept: String,
-        /// What was asked for.
+        /// The given options.
         given: String,
     },
-    /// Every number that a document, a word or a vector can have was given out.
-    #[error("the index has given out all of its numbers")]
+    /// All numbers for documents, terms or vectors are used up.
+    #[error("the index has no more numbers for documents, terms or vectors")]
     Full,
     /// The store failed.
     #[error(transparent)]
@@ -43,14 +44,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// A row does not look as we write it.
+    /// Returns the error for a row that is not in the expected format.
     pub(crate) fn corrupt(what: &'static str) -> Self {
         Self::Store(rung_kv::Error::Corrupt(what))
     }
 }
 
 impl Failure for Error {
-    fn of_store(self) -> Result<rung_kv::Error, Self> {
+    fn into_store_error(self) -> Result<rung_kv::Error, Self> {
         match self {
             Self::Store(error) => Ok(error),
             other => Err(other),
@@ -71,11 +72,11 @@ impl Coded for Error {
     fn hint(&self) -> Option<String> {
         match self {
             Self::NoPositions => Some(
-                "ask for the words with [:and …], or make another index with positions".to_owned(),
+                "search for the words with [:and …], or create another index with :index-position? true".to_owned(),
             ),
             Self::Full => Some("clear the index and add the documents again".to_owned()),
             Self::Conflict { .. } => Some(
-                "leave the option out, or use another domain for another kind of index".to_owned(),
+                "leave the option out, or use another :domain".to_owned(),
             ),
             Self::Store(error) => error.hint(),
             Self::Query(_) | Self::Option(_) | Self::Invalid(_) => None,

@@ -1,11 +1,11 @@
-//! What is found by its likeness to a question, in tables of the store.
+//! Search indexes in tables of the store.
 //!
-//! Owns: texts that are found by their words ([`text`]), and [`vectors`] that are found by what is near. Refuses to know: what a
+//! Owns: full-text indexes ([`text`]), and nearest-neighbour indexes of [`vectors`]. Refuses to know: what a
 //! reference refers to, where vectors come from, Datalog, tools.
 //!
-//! The laws it keeps: an index is changed within the transaction of whoever changes the data, whole or not at all, and read at the
-//! moment of whoever reads; the same question has the same answer however an index of texts came to be what it is; and nothing that
-//! was removed is ever found.
+//! The laws it keeps: an index is changed within the caller's transaction, whole or not at all, and read on the
+//! caller's snapshot; the results of a text query depend on the documents, not on the history of the index; and a removed
+//! document or vector is never found.
 
 mod error;
 pub mod text;

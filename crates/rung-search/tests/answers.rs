@@ -1,6 +1,6 @@
-//! Our distances beside those of the published Datalevin, which `scripts/vector_oracle.py` wrote down.
+//! Compares Rung's distances with those of the published Datalevin, recorded by `scripts/vector_oracle.py`.
 //!
-//! Where ours differ they are meant to, for a reason that is given here; a difference that is none any more fails.
+//! Every difference is intended, with a reason given here; a listed difference that no longer exists fails the test.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use rung_kv::{Kv, KvOptions};
 use rung_search::Error;
 use rung_search::vectors::{SearchOptions, VectorIndex, VectorOptions};
 
-/// Cases whose names begin so, and why they differ.
+/// Prefixes of the names of cases that differ, with the reason.
 const DIFFERENCES: &[(&str, &str)] = &[
     ("euclidean byte", NOT_REFUSED),
     ("cosine byte", NOT_REFUSED),
@@ -32,13 +32,13 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("sorensen double", OF_NUMBERS),
 ];
 
-/// A quantization says what is kept, and is no reason to refuse a metric.
+/// A quantization decides the stored format, and is no reason to reject a metric.
 const NOT_REFUSED: &str = "there it is refused";
 
-/// There `:dimensions` are the bytes that a vector must have and also the bits that are compared: an eighth of it.
+/// In Datalevin `:dimensions` is the number of bytes of a vector and also the number of bits compared: an eighth of it.
 const ALL_BYTES: &str = "there only the first eighth of the bytes is compared";
 
-/// There as many bytes as there are numbers are compared, whatever these bytes are a part of. A number is a bit here.
+/// Datalevin compares as many bytes as there are numbers, whatever their width. In Rung a number is a bit.
 const OF_NUMBERS: &str = "there the bytes of the first numbers are compared";
 
 fn get<'v>(case: &'v Map, name: &str) -> &'v Value {
@@ -58,10 +58,10 @@ fn vectors(value: &Value) -> Vec<Vec<f32>> {
         .collect()
 }
 
-/// Distances from a query, by the places of the vectors.
+/// Distances from a query, by the index of the vector.
 type Distances = Vec<(i64, f64)>;
 
-fn ours(case: &Map) -> Result<Vec<Distances>, Error> {
+fn rung_distances(case: &Map) -> Result<Vec<Distances>, Error> {
     let folder = tempfile::tempdir().unwrap();
     let kv = Kv::open(folder.path(), KvOptions::default()).unwrap();
     let options = VectorOptions::read(get(case, "options"))?;
@@ -93,7 +93,7 @@ fn ours(case: &Map) -> Result<Vec<Distances>, Error> {
     answers.collect()
 }
 
-fn theirs(case: &Map) -> Option<Vec<Distances>> {
+fn datalevin_distances(case: &Map) -> Option<Vec<Distances>> {
     let answers = get(case, "answers").as_sequence()?.iter();
     let answers = answers.map(|answer| {
         let pairs = answer.as_sequence().unwrap().iter();
@@ -107,7 +107,7 @@ fn theirs(case: &Map) -> Option<Vec<Distances>> {
     Some(answers.collect())
 }
 
-/// The first distance that is not the same.
+/// The first distance that differs.
 fn difference(ours: &[Distances], theirs: &[Distances]) -> Option<String> {
     let pairs = ours.iter().zip(theirs).enumerate();
     for (query, (ours, theirs)) in pairs {
@@ -120,7 +120,7 @@ fn difference(ours: &[Distances], theirs: &[Distances]) -> Option<String> {
         }
         for ((reference, ours), (theirs_of, theirs)) in ours.iter().zip(theirs) {
             let within = 1e-4 * ours.abs().max(theirs.abs()) + 1e-6;
-            // What is no number is not within anything.
+            // NaN is within no tolerance.
             let same = (ours - theirs).abs() <= within;
             if reference != theirs_of || !same {
                 return Some(format!(
@@ -142,7 +142,7 @@ fn distances_are_those_of_datalevin() {
         let intended = DIFFERENCES
             .iter()
             .find(|(begin, _)| name.starts_with(begin));
-        let differs = match (ours(case), theirs(case)) {
+        let differs = match (rung_distances(case), datalevin_distances(case)) {
             (Ok(ours), Some(theirs)) => difference(&ours, &theirs),
             (Ok(_), None) => Some("an answer instead of an error".to_owned()),
             (Err(error), Some(_)) => Some(format!("an error instead of an answer: {error}")),

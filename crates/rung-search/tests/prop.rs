@@ -1,4 +1,4 @@
-//! An index beside a list of all that was added to it.
+//! Compares an index with a list of all that was added to it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,15 +12,15 @@ use rung_search::vectors::{SearchOptions, VectorIndex, VectorOptions};
 const DIMENSIONS: usize = 5;
 
 #[derive(Debug, Clone)]
-enum Act {
+enum RandomAction {
     Add(u8, Vec<f32>),
-    /// So many vectors at once, each a little further than the one before.
+    /// Adds several vectors at once, each a little further than the one before.
     AddMany(u16, Vec<f32>),
     Remove(u8),
-    /// All of those that came at once whose number leaves this rest.
+    /// Removes the vectors of a bulk addition whose number has this remainder.
     RemoveMany(u8),
     Clear,
-    /// A transaction in which all of the others are done, and which is refused.
+    /// Runs all other actions in a transaction that is rolled back.
     Refuse(u8, Vec<f32>),
     Search(Vec<f32>, usize),
 }
@@ -32,19 +32,19 @@ fn vector() -> impl Strategy<Value = Vec<f32>> {
     )
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = RandomAction> {
     prop_oneof![
-        6 => (0..12_u8, vector()).prop_map(|(of, vector)| Act::Add(of, vector)),
-        2 => (1..1_500_u16, vector()).prop_map(|(count, vector)| Act::AddMany(count, vector)),
-        4 => (0..12_u8).prop_map(Act::Remove),
-        2 => (0..4_u8).prop_map(Act::RemoveMany),
-        1 => Just(Act::Clear),
-        1 => (0..12_u8, vector()).prop_map(|(of, vector)| Act::Refuse(of, vector)),
-        5 => (vector(), 1..30_usize).prop_map(|(vector, top)| Act::Search(vector, top)),
+        6 => (0..12_u8, vector()).prop_map(|(of, vector)| RandomAction::Add(of, vector)),
+        2 => (1..1_500_u16, vector()).prop_map(|(count, vector)| RandomAction::AddMany(count, vector)),
+        4 => (0..12_u8).prop_map(RandomAction::Remove),
+        2 => (0..4_u8).prop_map(RandomAction::RemoveMany),
+        1 => Just(RandomAction::Clear),
+        1 => (0..12_u8, vector()).prop_map(|(of, vector)| RandomAction::Refuse(of, vector)),
+        5 => (vector(), 1..30_usize).prop_map(|(vector, top)| RandomAction::Search(vector, top)),
     ]
 }
 
-/// Everything that is there: a reference and a vector each.
+/// All vectors with their references.
 type Model = Vec<(Vec<u8>, Vec<f32>)>;
 
 fn distance(metric: &str, one: &[f32], other: &[f32]) -> f32 {
@@ -79,7 +79,7 @@ fn found(kv: &Kv, index: &VectorIndex, query: &[f32], top: usize) -> Vec<(Vec<u8
     .unwrap()
 }
 
-fn many(count: u16, vector: &[f32]) -> impl Iterator<Item = (Vec<u8>, Vec<f32>)> {
+fn bulk_vectors(count: u16, vector: &[f32]) -> impl Iterator<Item = (Vec<u8>, Vec<f32>)> {
     (0..count).map(move |at| {
         let numbers = vector.iter().enumerate();
         let moved = numbers.map(|(place, number)| {
@@ -103,7 +103,7 @@ fn check(metric: &str, kv: &Kv, index: &VectorIndex, model: &Model, query: &[f32
         .collect();
     truth.sort_by(f32::total_cmp);
     for ((reference, far), truth) in found.iter().zip(&truth) {
-        // Those that are as far stand in any order.
+        // Vectors at the same distance are in any order.
         assert_eq!(far.to_bits(), truth.to_bits());
         let is_there = |(of, vector): &(Vec<u8>, Vec<f32>)| {
             of == reference && distance(metric, vector, query).to_bits() == far.to_bits()
@@ -112,7 +112,7 @@ fn check(metric: &str, kv: &Kv, index: &VectorIndex, model: &Model, query: &[f32
     }
 }
 
-fn run(metric: &str, acts: &[Act]) {
+fn run(metric: &str, acts: &[RandomAction]) {
     let folder = tempfile::tempdir().unwrap();
     let kv = Kv::open(folder.path(), KvOptions::default()).unwrap();
     let options = format!("{{:dimensions {DIMENSIONS} :metric-type :{metric}}}");
@@ -123,22 +123,22 @@ fn run(metric: &str, acts: &[Act]) {
     let mut model = Model::new();
     for act in acts {
         match act {
-            Act::Add(of, vector) => {
+            RandomAction::Add(of, vector) => {
                 kv.write(|batch| index.add(batch, &[*of], vector)).unwrap();
                 model.push((vec![*of], vector.clone()));
             }
-            Act::AddMany(count, vector) => {
-                kv.write(|batch| index.add_many(batch, many(*count, vector)))
+            RandomAction::AddMany(count, vector) => {
+                kv.write(|batch| index.add_many(batch, bulk_vectors(*count, vector)))
                     .unwrap();
-                model.extend(many(*count, vector));
+                model.extend(bulk_vectors(*count, vector));
             }
-            Act::Remove(of) => {
+            RandomAction::Remove(of) => {
                 let removed = kv.write(|batch| index.remove(batch, &[*of])).unwrap();
                 let before = model.len();
                 model.retain(|(reference, _)| reference != &[*of]);
                 assert_eq!(removed, before - model.len());
             }
-            Act::RemoveMany(rest) => {
+            RandomAction::RemoveMany(rest) => {
                 kv.write(|batch| {
                     for at in (0..1_500_u16).filter(|at| at % 4 == u16::from(*rest)) {
                         index.remove(batch, &at.to_be_bytes())?;
@@ -152,22 +152,22 @@ fn run(metric: &str, acts: &[Act]) {
                     _ => true,
                 });
             }
-            Act::Clear => {
+            RandomAction::Clear => {
                 kv.write(|batch| index.clear(batch)).unwrap();
                 model.clear();
             }
-            Act::Refuse(of, vector) => {
+            RandomAction::Refuse(of, vector) => {
                 let refused = kv.write(|batch| {
                     index.add(batch, &[*of], vector)?;
-                    index.add_many(batch, many(300, vector))?;
+                    index.add_many(batch, bulk_vectors(300, vector))?;
                     index.remove(batch, &[0])?;
                     index.clear(batch)?;
                     index.add(batch, &[*of], &[])
                 });
                 refused.unwrap_err();
             }
-            Act::Search(query, top) => {
-                // Where there is a graph some are missed, and what is found is there all the same.
+            RandomAction::Search(query, top) => {
+                // With a graph some are missed, but every found vector exists.
                 if model.len() <= 2_000 || metric == "hamming" {
                     check(metric, &kv, &index, &model, query, *top);
                 } else {
@@ -181,7 +181,7 @@ fn run(metric: &str, acts: &[Act]) {
             let there = kv.read(|view| index.contains(view, &[of])).unwrap();
             assert_eq!(there, model.iter().any(|(reference, _)| reference == &[of]));
         }
-        // Whoever wants everything has everything.
+        // A search for all vectors finds all.
         check(
             metric,
             &kv,

@@ -1,11 +1,12 @@
-//! What an index of texts promises, seen from outside.
+//! The public behaviour of a text index.
 
 #![allow(clippy::unwrap_used)]
 
 use rung_edn::read;
 use rung_kv::{Kv, KvOptions};
 use rung_search::text::{
-    Change, Display, Filter, Hit, Language, Query, SearchOptions, StopWords, TextIndex, TextOptions,
+    Display, DocumentChange, Filter, Language, Query, SearchOptions, StopWords, TextHit, TextIndex,
+    TextOptions,
 };
 use rung_search::{Error, Result};
 
@@ -28,14 +29,19 @@ fn add(kv: &Kv, index: &TextIndex, documents: &[(&str, &str)]) {
         .unwrap();
 }
 
-fn ask(kv: &Kv, index: &TextIndex, query: &str, options: &SearchOptions) -> Result<Vec<Hit>> {
+fn search_edn(
+    kv: &Kv,
+    index: &TextIndex,
+    query: &str,
+    options: &SearchOptions,
+) -> Result<Vec<TextHit>> {
     let query = Query::from_edn(&read(query).unwrap())?;
     let step = || Ok::<_, Error>(());
     kv.read(|view| index.search(view, &query, options, None, &step))
 }
 
 fn refs(kv: &Kv, index: &TextIndex, query: &str) -> Vec<String> {
-    let found = ask(kv, index, query, &SearchOptions::default()).unwrap();
+    let found = search_edn(kv, index, query, &SearchOptions::default()).unwrap();
     let refs = found.into_iter().map(|hit| hit.reference);
     refs.map(|one| String::from_utf8(one).unwrap()).collect()
 }
@@ -66,7 +72,7 @@ fn an_index_is_there_when_it_was_made() {
     let index = TextIndex::open(&kv, "a").unwrap().unwrap();
     assert_eq!(index.options(), PLACED);
     assert_eq!(refs(&kv, &index, r#""fox red""#), ["1", "2"]);
-    // What is there keeps its options.
+    // An existing index keeps its options.
     let index = TextIndex::create(&kv, "a", TextOptions::default()).unwrap();
     assert_eq!(index.options(), PLACED);
 }
@@ -80,7 +86,7 @@ fn a_batch_that_is_given_up_leaves_nothing() {
         index.add(batch, b"1", "green fox")?;
         index.add(batch, b"3", "green dog")?;
         index.remove(batch, b"2")?;
-        // Within the batch it is seen.
+        // The batch sees its own writes.
         let query = Query::text("green");
         let step = || Ok::<_, Error>(());
         let options = SearchOptions::default();
@@ -107,7 +113,7 @@ fn domains_do_not_mix() {
     kv.write(|batch| one.clear(batch)).unwrap();
     assert_eq!((count(&kv, &one), count(&kv, &other)), (0, 2));
     assert!(refs(&kv, &one, r#""cow""#).is_empty());
-    // It can be used on, as it was made.
+    // The index can still be used, with its options.
     add(&kv, &one, &[("9", "red"), ("8", "x")]);
     assert_eq!(refs(&kv, &one, r#""red""#), ["9"]);
     let again = TextIndex::open(&kv, "one").unwrap().unwrap();
@@ -126,11 +132,11 @@ fn a_reference_has_one_document() {
     assert_eq!(count(&kv, &index), 2);
     assert_eq!(refs(&kv, &index, r#""red""#), ["2"]);
     let changes = [
-        Change::Add("3", "red red"),
-        Change::Remove("2"),
-        Change::Add("2", "green"),
-        Change::Remove("3"),
-        Change::Remove("nobody"),
+        DocumentChange::Add("3", "red red"),
+        DocumentChange::Remove("2"),
+        DocumentChange::Add("2", "green"),
+        DocumentChange::Remove("3"),
+        DocumentChange::Remove("nobody"),
     ];
     kv.write(|batch| index.apply(batch, changes)).unwrap();
     assert_eq!(count(&kv, &index), 2);
@@ -164,7 +170,7 @@ fn what_is_removed_takes_no_room() {
             .unwrap();
         assert_eq!(refs(&kv, &index, r#"[:and "all" "word77"]"#), ["77"]);
         let removals = texts.iter().map(|(reference, _)| reference);
-        let removals = removals.map(Change::<_, &str>::Remove);
+        let removals = removals.map(DocumentChange::<_, &str>::Remove);
         kv.write(|batch| index.apply(batch, removals.clone()))
             .unwrap();
         // The counters remain.
@@ -259,7 +265,7 @@ fn a_phrase_needs_places() {
     let (_folder, kv) = kv();
     let index = TextIndex::create(&kv, "a", TextOptions::default()).unwrap();
     add(&kv, &index, &[("1", "red fox"), ("2", "cow")]);
-    let refused = ask(
+    let refused = search_edn(
         &kv,
         &index,
         r#"{:phrase "red fox"}"#,
@@ -270,7 +276,7 @@ fn a_phrase_needs_places() {
         display: Display::TextsOffsets,
         ..SearchOptions::default()
     };
-    let found = ask(&kv, &index, r#""red""#, &options).unwrap();
+    let found = search_edn(&kv, &index, r#""red""#, &options).unwrap();
     assert_eq!((&found[0].text, found[0].offsets.len()), (&None, 0));
 }
 
@@ -284,7 +290,7 @@ fn what_is_said_of_a_document() {
             display,
             ..SearchOptions::default()
         };
-        ask(&kv, &index, r#"[:or "fox" "red" [:not "cow"]]"#, &options)
+        search_edn(&kv, &index, r#"[:or "fox" "red" [:not "cow"]]"#, &options)
             .unwrap()
             .remove(0)
     };

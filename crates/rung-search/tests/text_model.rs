@@ -1,4 +1,4 @@
-//! An index of texts beside its obvious twin: documents in a list, of which each is looked at.
+//! Compares a text index with a naive one: a list of documents that is searched exhaustively.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,14 +9,14 @@ use proptest::prelude::*;
 use rung_edn::Value;
 use rung_kv::{Kv, KvOptions};
 use rung_search::Error;
-use rung_search::text::{Change, Query, SearchOptions, TextIndex, TextOptions};
+use rung_search::text::{DocumentChange, Query, SearchOptions, TextIndex, TextOptions};
 
-/// Words of documents: few, so that they meet; the last two are left out.
+/// Words of documents: few, so that they coincide; the last two are stop words.
 const WORDS: [&str; 10] = [
     "ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "the", "of",
 ];
 
-/// What is searched for, as a tree.
+/// A query as a tree.
 #[derive(Debug, Clone)]
 enum Tree {
     Words(Vec<usize>),
@@ -46,7 +46,7 @@ impl Tree {
         }
     }
 
-    /// Whether a document is meant; nothing is said where no term is left.
+    /// True if a document matches; `None` if no term is left.
     fn holds(&self, words: &[usize]) -> Option<bool> {
         match self {
             Self::Words(any) => {
@@ -59,7 +59,7 @@ impl Tree {
                 let phrase = &phrase[first..];
                 let last = phrase.iter().rposition(|word| is_term(*word))?;
                 let phrase = &phrase[..=last];
-                // What is left out leaves its room, and any word may stand in it.
+                // A stop word keeps its position, and any word matches there.
                 Some(words.windows(phrase.len()).any(|window| {
                     let mut pairs = window.iter().zip(phrase);
                     pairs.all(|(here, word)| here == word || !is_term(*word))
@@ -77,7 +77,7 @@ impl Tree {
         }
     }
 
-    /// How often each term is named, and which are wanted.
+    /// Collects how often each term occurs, and which are wanted.
     fn terms(&self, wanted: bool, times: &mut BTreeMap<usize, u32>, all: &mut BTreeSet<usize>) {
         match self {
             Self::Words(words) | Self::Phrase(words) => {
@@ -111,22 +111,22 @@ fn weight_of_times(times: usize) -> f64 {
     1.0 + f64::from(u32::try_from(times).unwrap()).log10()
 }
 
-/// Documents in the order in which they came, each with its words.
+/// Documents in the order in which they were added, each with its words.
 #[derive(Debug, Default)]
-struct Twin(Vec<(u8, Vec<usize>)>);
+struct NaiveIndex(Vec<(u8, Vec<usize>)>);
 
-impl Twin {
-    fn change(&mut self, change: &Change<u8, Vec<usize>>) {
-        let (Change::Add(reference, _) | Change::Remove(reference)) = change;
+impl NaiveIndex {
+    fn change(&mut self, change: &DocumentChange<u8, Vec<usize>>) {
+        let (DocumentChange::Add(reference, _) | DocumentChange::Remove(reference)) = change;
         self.0.retain(|(other, _)| other != reference);
-        if let Change::Add(reference, words) = change
+        if let DocumentChange::Add(reference, words) = change
             && !words.is_empty()
         {
             self.0.push((*reference, words.clone()));
         }
     }
 
-    /// Every document that is meant: how many terms it has, its score, and its reference; the best first.
+    /// All matching documents: the number of their terms, score, and reference; the best first.
     fn search(&self, tree: &Tree) -> Vec<(usize, f64, u8)> {
         let (mut times, mut wanted) = (BTreeMap::new(), BTreeSet::new());
         tree.terms(true, &mut times, &mut wanted);
@@ -165,10 +165,10 @@ fn words(most: usize) -> impl Strategy<Value = Vec<usize>> {
     vec(prop_oneof![0..3_usize, 0..WORDS.len()], 0..most)
 }
 
-fn change() -> impl Strategy<Value = Change<u8, Vec<usize>>> {
+fn change() -> impl Strategy<Value = DocumentChange<u8, Vec<usize>>> {
     prop_oneof![
-        4 => (0..24_u8, words(12)).prop_map(|(reference, words)| Change::Add(reference, words)),
-        1 => (0..24_u8).prop_map(Change::Remove),
+        4 => (0..24_u8, words(12)).prop_map(|(reference, words)| DocumentChange::Add(reference, words)),
+        1 => (0..24_u8).prop_map(DocumentChange::Remove),
     ]
 }
 
@@ -226,15 +226,15 @@ proptest! {
         let index = TextIndex::create(&kv, "plain", TextOptions::default()).unwrap();
         let options = TextOptions { index_position: true, ..TextOptions::default() };
         let placed = TextIndex::create(&kv, "placed", options).unwrap();
-        let mut twin = Twin::default();
+        let mut twin = NaiveIndex::default();
         for batch in &batches {
             let changes = || batch.iter().map(|change| match change {
-                Change::Add(reference, words) => Change::Add([*reference], text(words)),
-                Change::Remove(reference) => Change::Remove([*reference]),
+                DocumentChange::Add(reference, words) => DocumentChange::Add([*reference], text(words)),
+                DocumentChange::Remove(reference) => DocumentChange::Remove([*reference]),
             });
             kv.write(|batch| {
                 index.apply(batch, changes())?;
-                // Several at once or one by one, it comes to the same.
+                // Adding several at once or one by one has the same effect.
                 for change in changes() {
                     placed.apply(batch, [change])?;
                 }
@@ -258,7 +258,7 @@ proptest! {
                     prop_assert!(same.0 == *hits && (same.1 - wanted).abs() < 1e-9);
                 }
             }
-            // By nearness: the same documents, and tiers as before.
+            // By proximity: the same documents, and the same tiers.
             let found = search(&kv, &placed, tree, 100, 1);
             prop_assert_eq!(found.len(), all, "{:?}: {:?} {:?}", tree, found, expected);
             let tiers: Vec<usize> = found.iter().map(|(_, reference)| {
@@ -271,7 +271,7 @@ proptest! {
     }
 }
 
-/// Long lists of documents have many blocks, which are passed over and taken apart.
+/// Long posting lists have many blocks, which are skipped and split.
 #[test]
 fn long_lists_are_as_short_ones() {
     let folder = tempfile::tempdir().unwrap();
@@ -290,11 +290,11 @@ fn long_lists_are_as_short_ones() {
             let before = documents.iter().position(|(other, _)| *other == reference);
             before.map(|at| documents.remove(at));
             if number(5) == 0 {
-                changes.push(Change::Remove(reference.to_be_bytes()));
+                changes.push(DocumentChange::Remove(reference.to_be_bytes()));
                 continue;
             }
             let words: Vec<usize> = (0..=number(6)).map(|_| number(8) as usize).collect();
-            changes.push(Change::Add(reference.to_be_bytes(), text(&words)));
+            changes.push(DocumentChange::Add(reference.to_be_bytes(), text(&words)));
             documents.push((reference, words));
         }
         kv.write(|batch| index.apply(batch, changes.iter().cloned()))
@@ -311,7 +311,7 @@ fn long_lists_are_as_short_ones() {
             Tree::Not(Box::new(Tree::Words(vec![0, 1]))),
         ] {
             let short = documents.iter().map(|(_, words)| (0, words.clone()));
-            let expected = Twin(short.collect()).search(&tree);
+            let expected = NaiveIndex(short.collect()).search(&tree);
             for top in [1, 10, 100, 5000] {
                 let query = Query::from_edn(&tree.value()).unwrap();
                 let options = SearchOptions {

@@ -1,5 +1,6 @@
-//! Questions in `scenarios/text.edn`, whose answers in `answers/text.edn` are those of the engine that this one takes the place of (see
-//! `scripts/search_oracle.py`). Where ours differs on purpose, `differences/text.edn` says why, and it is checked that it still does.
+//! Queries in `scenarios/text.edn`, with Datalevin's results in `answers/text.edn` (see
+//! `scripts/search_oracle.py`). `differences/text.edn` gives the reason of each intended difference; the test fails if one no
+//! longer exists.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +11,9 @@ use rung_edn::{Map, Value, read};
 use rung_kv::encode::{decode, encode};
 use rung_kv::{Kv, KvOptions};
 use rung_search::Error;
-use rung_search::text::{Change, Display, Hit, Query, SearchOptions, TextIndex, TextOptions};
+use rung_search::text::{
+    Display, DocumentChange, Query, SearchOptions, TextHit, TextIndex, TextOptions,
+};
 
 fn map(folder: &str) -> Map {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
@@ -54,8 +57,10 @@ impl Indexes {
             let changes = documents
                 .chain(items(description, "changes"))
                 .map(|change| match change.as_sequence().unwrap() {
-                    [reference, text] => Change::Add(encode(reference), text.as_str().unwrap()),
-                    [reference] => Change::Remove(encode(reference)),
+                    [reference, text] => {
+                        DocumentChange::Add(encode(reference), text.as_str().unwrap())
+                    }
+                    [reference] => DocumentChange::Remove(encode(reference)),
                     other => panic!("{other:?}"),
                 });
             kv.write(|batch| index.apply(batch, changes.clone()))
@@ -69,7 +74,7 @@ impl Indexes {
         }
     }
 
-    fn answer(&self, question: &Map) -> Result<(Vec<Hit>, Display), Error> {
+    fn answer(&self, question: &Map) -> Result<(Vec<TextHit>, Display), Error> {
         let index = &self.indexes[member(question, "index").unwrap().as_str().unwrap()];
         let query = Query::from_edn(member(question, "query").unwrap())?;
         let given = member(question, "options").cloned().unwrap_or(Value::Nil);
@@ -88,8 +93,8 @@ impl Indexes {
     }
 }
 
-/// What is said of a document, besides its reference and its score.
-fn said(hit: &Hit, display: Display) -> Value {
+/// The displayed facts of a document besides its reference and its score.
+fn displayed(hit: &TextHit, display: Display) -> Value {
     let reference = decode(&hit.reference).unwrap();
     let text = hit.text.as_ref();
     let text = || text.map_or(Value::Nil, |text| Value::text(text.as_str()));
@@ -114,8 +119,8 @@ fn said(hit: &Hit, display: Display) -> Value {
     }
 }
 
-/// Whether two things that are said of a document are the same: scores nearly, terms in any order.
-fn alike(one: &Value, other: &Value) -> bool {
+/// True if two displayed facts are equal: scores nearly, terms in any order.
+fn nearly_equal(one: &Value, other: &Value) -> bool {
     let (Some(one), Some(other)) = (one.as_sequence(), other.as_sequence()) else {
         return match (one, other) {
             (Value::Double(one), Value::Double(other)) => (one - other).abs() <= 1e-6,
@@ -133,12 +138,12 @@ fn alike(one: &Value, other: &Value) -> bool {
         && sorted(one)
             .iter()
             .zip(&sorted(other))
-            .all(|(one, other)| alike(one, other))
+            .all(|(one, other)| nearly_equal(one, other))
 }
 
-/// Whether an answer is the expected one. Documents of one score may change places, and where the answer ends among such, others of
-/// that score may take their place.
-fn agrees(found: &[Hit], display: Display, expected: &[Value]) -> bool {
+/// True if a result is the expected one. Documents with the same score may be in any order, and at the end of the result they
+/// may be replaced by others with that score.
+fn agrees(found: &[TextHit], display: Display, expected: &[Value]) -> bool {
     if found.len() != expected.len() {
         return false;
     }
@@ -147,8 +152,8 @@ fn agrees(found: &[Hit], display: Display, expected: &[Value]) -> bool {
         let to = from + tied.len();
         let others = &expected[from..to];
         let same = tied.iter().all(|hit| {
-            let said = said(hit, display);
-            others.iter().any(|other| alike(&said, other))
+            let said = displayed(hit, display);
+            others.iter().any(|other| nearly_equal(&said, other))
         });
         let tied_too = || {
             others.iter().all(|other| {
@@ -187,7 +192,7 @@ fn questions_are_answered_as_they_were_before() {
         if agrees == intended.contains_key(title) {
             let shown = match found {
                 Ok((found, display)) => {
-                    let found = found.iter().map(|hit| said(hit, display));
+                    let found = found.iter().map(|hit| displayed(hit, display));
                     Value::Vector(found.collect()).to_string()
                 }
                 Err(error) => format!("error: {error}"),

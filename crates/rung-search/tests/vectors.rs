@@ -1,4 +1,4 @@
-//! What an index promises to whoever adds, removes and searches.
+//! The public behaviour of a vector index.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,10 +11,10 @@ use rung_search::Error;
 use rung_search::vectors::{Display, SearchOptions, VectorIndex, VectorOptions};
 use tempfile::TempDir;
 
-/// A number of a sequence that looks like chance, between -1 and 1.
-struct Chance(u64);
+/// A pseudo-random generator of numbers between -1 and 1.
+struct TestRng(u64);
 
-impl Chance {
+impl TestRng {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -36,19 +36,19 @@ impl Chance {
     }
 }
 
-struct Store {
+struct VectorStore {
     folder: TempDir,
     kv: Kv,
 }
 
-impl Store {
+impl VectorStore {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kv = Kv::open(folder.path(), KvOptions::default()).unwrap();
         Self { folder, kv }
     }
 
-    fn again(self) -> Self {
+    fn reopen(self) -> Self {
         let Self { folder, kv } = self;
         drop(kv);
         let kv = Kv::open(folder.path(), KvOptions::default()).unwrap();
@@ -93,7 +93,7 @@ fn texts(found: &[(Vec<u8>, f32)]) -> Vec<&str> {
         .collect()
 }
 
-impl Store {
+impl VectorStore {
     fn search(&self, index: &VectorIndex, query: &[f32], top: usize) -> Vec<(Vec<u8>, f32)> {
         self.kv
             .read(|view| search(view, index, query, top))
@@ -108,7 +108,7 @@ fn square(one: &[f32], other: &[f32]) -> f32 {
 
 #[test]
 fn a_reference_is_found_once_for_each_of_its_vectors() {
-    let store = Store::new();
+    let store = VectorStore::new();
     let index = store.index("{:dimensions 2}");
     store.write(|batch| {
         index.add(batch, b"a", &[0.0, 0.0])?;
@@ -127,15 +127,15 @@ fn a_reference_is_found_once_for_each_of_its_vectors() {
 
 #[test]
 fn what_is_there_stays_there_when_the_store_is_opened_again() {
-    let store = Store::new();
+    let store = VectorStore::new();
     let index = store.index("{:dimensions 3 :metric-type :cosine}");
-    let mut chance = Chance(3);
+    let mut chance = TestRng(3);
     let vectors: Vec<Vec<f32>> = (0..2_500).map(|_| chance.vector(3)).collect();
     let referred = (0_u32..).map(u32::to_be_bytes).zip(&vectors);
     store.write(|batch| index.add_many(batch, referred.clone()));
     let before = store.search(&index, &vectors[17], 5);
     assert_eq!(before[0].0, 17_u32.to_be_bytes());
-    let store = store.again();
+    let store = store.reopen();
     let none = VectorIndex::open(&store.kv, "other", None, false).unwrap();
     assert!(none.is_none());
     assert_eq!(store.kv.names().unwrap(), ["vectors/test"]);
@@ -160,13 +160,13 @@ fn what_is_there_stays_there_when_the_store_is_opened_again() {
 
 #[test]
 fn an_index_is_opened_as_it_was_made() {
-    let store = Store::new();
+    let store = VectorStore::new();
     store.index("{:dimensions 3 :metric-type :cosine}");
     store.index("{:dimensions 3}");
     let error = store.open("test", "{:dimensions 4}").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the index test was made with {:dimensions 3}, not with {:dimensions 4}"
+        "the index test was created with {:dimensions 3}, not with {:dimensions 4}"
     );
     let error = store.open("test", "{:dimensions 3 :metric-type :hamming}");
     assert_eq!(error.unwrap_err().code(), Code::InvalidRequest);
@@ -217,7 +217,7 @@ fn a_search_is_read_from_its_options() {
 
 #[test]
 fn what_is_no_vector_is_refused_and_says_why() {
-    let store = Store::new();
+    let store = VectorStore::new();
     let index = store.index("{:dimensions 2}");
     for (vector, why) in [
         (
@@ -231,11 +231,11 @@ fn what_is_no_vector_is_refused_and_says_why() {
         (&[], "the vector has 0 numbers; those of this index have 2"),
         (
             &[1.0, f32::NAN],
-            "number 1 of the vector, counted from 0, is NaN",
+            "number 1 of the vector (counted from 0) is NaN, which is not finite",
         ),
         (
             &[f32::INFINITY, 1.0],
-            "number 0 of the vector, counted from 0, is inf",
+            "number 0 of the vector (counted from 0) is inf, which is not finite",
         ),
     ] {
         let error = store.kv.write(|batch| index.add(batch, b"a", vector));
@@ -264,7 +264,7 @@ fn what_is_no_vector_is_refused_and_says_why() {
 
 #[test]
 fn a_vector_without_a_direction_is_as_far_from_all_others() {
-    let store = Store::new();
+    let store = VectorStore::new();
     for quantization in ["float", "float16", "int8"] {
         let options =
             format!("{{:dimensions 2 :metric-type :cosine :quantization :{quantization}}}");
@@ -285,7 +285,7 @@ fn a_vector_without_a_direction_is_as_far_from_all_others() {
 
 #[test]
 fn a_transaction_that_is_refused_leaves_nothing() {
-    let store = Store::new();
+    let store = VectorStore::new();
     let index = store.index("{:dimensions 2}");
     store.write(|batch| index.add(batch, b"a", &[1.0, 1.0]));
     let refused = store.kv.write(|batch| {
@@ -303,7 +303,7 @@ fn a_transaction_that_is_refused_leaves_nothing() {
 
 #[test]
 fn whoever_reads_sees_one_moment() {
-    let store = Store::new();
+    let store = VectorStore::new();
     let index = store.index("{:dimensions 2}");
     store.write(|batch| index.add(batch, b"a", &[1.0, 1.0]));
     store
@@ -320,7 +320,7 @@ fn whoever_reads_sees_one_moment() {
         })
         .unwrap();
     store.write(|batch| {
-        // A transaction sees what it has done.
+        // A transaction sees its own writes.
         index.add(batch, b"c", &[0.1, 0.0])?;
         let found = search(batch.view(), &index, &[0.0, 0.0], 10)?;
         assert_eq!(texts(&found), ["b", "c"]);
@@ -330,7 +330,7 @@ fn whoever_reads_sees_one_moment() {
 
 #[test]
 fn domains_do_not_mix() {
-    let store = Store::new();
+    let store = VectorStore::new();
     let one = store.open("one", "{:dimensions 2}").unwrap();
     let other = store.open("other", "{:dimensions 3}").unwrap();
     store.write(|batch| {
@@ -346,31 +346,31 @@ fn domains_do_not_mix() {
     assert_eq!(texts(&store.search(&one, &[0.0; 2], 10)), ["c"]);
 }
 
-/// An index of so many vectors with a graph, and the vectors.
-fn large(
-    store: &Store,
+/// Creates an index of `count` vectors with a graph. Returns it with the vectors.
+fn large_index(
+    store: &VectorStore,
     options: &str,
     count: u32,
     dimensions: usize,
 ) -> (VectorIndex, Vec<Vec<f32>>) {
     let index = store.index(options);
-    let mut chance = Chance(29);
+    let mut chance = TestRng(29);
     let vectors: Vec<Vec<f32>> = (0..count).map(|_| chance.vector(dimensions)).collect();
     let referred = (0_u32..).map(u32::to_be_bytes).zip(&vectors);
     store.write(|batch| index.add_many(batch, referred.clone()));
     (index, vectors)
 }
 
-/// The share of the true nearest ten that are found, of those that are there.
+/// The share of the true nearest ten that are found.
 #[allow(clippy::cast_precision_loss)]
 fn recall(
-    store: &Store,
+    store: &VectorStore,
     index: &VectorIndex,
     vectors: &[Vec<f32>],
     is_there: impl Fn(u32) -> bool,
     distance: impl Fn(&[f32], &[f32]) -> f32,
 ) -> f32 {
-    let mut chance = Chance(31);
+    let mut chance = TestRng(31);
     let mut share = 0.0;
     for _ in 0..50 {
         let query = chance.vector(vectors[0].len());
@@ -416,8 +416,8 @@ fn a_graph_finds_most_of_what_is_near() {
         ("{:dimensions 16 :metric-type :dot-product}", &dot, 0.9),
     ];
     for (options, distance, least) in cases {
-        let store = Store::new();
-        let (index, vectors) = large(&store, options, 3_000, 16);
+        let store = VectorStore::new();
+        let (index, vectors) = large_index(&store, options, 3_000, 16);
         let share = recall(&store, &index, &vectors, |_| true, distance);
         assert!(share >= least, "{options}: {share}");
     }
@@ -425,8 +425,8 @@ fn a_graph_finds_most_of_what_is_near() {
 
 #[test]
 fn a_graph_still_leads_everywhere_when_much_was_removed() {
-    let store = Store::new();
-    let (index, mut vectors) = large(&store, "{:dimensions 16}", 5_000, 16);
+    let store = VectorStore::new();
+    let (index, mut vectors) = large_index(&store, "{:dimensions 16}", 5_000, 16);
     store.write(|batch| {
         for id in 0..2_500_u32 {
             assert_eq!(index.remove(batch, &(2 * id).to_be_bytes())?, 1);
@@ -435,14 +435,14 @@ fn a_graph_still_leads_everywhere_when_much_was_removed() {
     });
     let share = recall(&store, &index, &vectors, |id| id % 2 == 1, square);
     assert!(share >= 0.95, "{share}");
-    // Blocks of which little is left are let go, and what is left of them is added anew.
+    // Nearly empty blocks are deleted, and their remaining vectors are added again.
     store.write(|batch| {
         for id in (0..5_000_u32).filter(|id| id % 16 != 3 && id % 2 == 1) {
             index.remove(batch, &id.to_be_bytes())?;
         }
         Ok(())
     });
-    let mut chance = Chance(37);
+    let mut chance = TestRng(37);
     vectors.extend((0..3_000).map(|_| chance.vector(16)));
     let new = (5_000_u32..).map(u32::to_be_bytes).zip(&vectors[5_000..]);
     store.write(|batch| {
@@ -460,9 +460,9 @@ fn a_graph_still_leads_everywhere_when_much_was_removed() {
 
 #[test]
 fn many_vectors_that_are_the_same_hide_no_others() {
-    let store = Store::new();
+    let store = VectorStore::new();
     let index = store.index("{:dimensions 4}");
-    let mut chance = Chance(41);
+    let mut chance = TestRng(41);
     let others: Vec<Vec<f32>> = (0..1_000).map(|_| chance.vector(4)).collect();
     store.write(|batch| {
         index.add_many(batch, (0_u32..3_000).map(|id| (id.to_be_bytes(), [0.0; 4])))?;
@@ -478,8 +478,8 @@ fn many_vectors_that_are_the_same_hide_no_others() {
 
 #[test]
 fn a_filter_is_asked_until_enough_has_passed() {
-    let store = Store::new();
-    let (index, vectors) = large(&store, "{:dimensions 8}", 6_000, 8);
+    let store = VectorStore::new();
+    let (index, vectors) = large_index(&store, "{:dimensions 8}", 6_000, 8);
     for (every, asked_at_most) in [(2_u32, 1_000), (50, 7_000), (1_000, 9_000)] {
         let asked = Cell::new(0);
         let filter = |reference: &[u8]| {
@@ -518,8 +518,8 @@ fn a_filter_is_asked_until_enough_has_passed() {
 
 #[test]
 fn a_search_ends_when_nobody_waits_for_it() {
-    let store = Store::new();
-    let (index, vectors) = large(&store, "{:dimensions 8}", 3_000, 8);
+    let store = VectorStore::new();
+    let (index, vectors) = large_index(&store, "{:dimensions 8}", 3_000, 8);
     for top in [10, 3_000] {
         let steps = Cell::new(0);
         let step = || {
@@ -545,8 +545,8 @@ fn a_search_ends_when_nobody_waits_for_it() {
 #[test]
 fn rows_that_are_not_ours_are_an_error_and_no_panic() {
     let (count, dimensions) = (2_600, 8);
-    let clean = Store::new();
-    let (index, vectors) = large(&clean, "{:dimensions 8}", count, dimensions);
+    let clean = VectorStore::new();
+    let (index, vectors) = large_index(&clean, "{:dimensions 8}", count, dimensions);
     clean.write(|batch| {
         index.add(batch, b"last", &vectors[0])?;
         index.remove(batch, &0_u32.to_be_bytes())
@@ -566,7 +566,7 @@ fn rows_that_are_not_ours_are_an_error_and_no_panic() {
         seen[usize::from(key[0])] += 1;
         seen[usize::from(key[0])] <= 2
     });
-    let mut chance = Chance(43);
+    let mut chance = TestRng(43);
     let mut errors = 0;
     for (key, value) in &rows {
         for change in 0..4 {
@@ -599,7 +599,7 @@ fn rows_that_are_not_ours_are_an_error_and_no_panic() {
                 for id in 0..20_u32 {
                     index.remove(batch, &id.to_be_bytes())?;
                 }
-                // Nothing of it is kept.
+                // Nothing of the transaction is stored.
                 Err::<(), _>(Error::Full)
             });
             failed |= !matches!(worked, Err(Error::Full));

@@ -1,4 +1,4 @@
-//! Judging arguments, and saying what is wrong in words that lead to the right ones.
+//! Validation of arguments, with errors that say how to correct them.
 
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::Schema;
 
-/// Problems named beyond the first.
-const MORE_PROBLEMS: usize = 3;
-/// Unknown keys that are named.
-const KEYS: usize = 5;
-/// Characters of a wrong value that are repeated to its sender.
-const VALUE_CHARS: usize = 60;
+/// Problems listed after the first.
+const MAX_MORE_PROBLEMS: usize = 3;
+/// Unknown keys that an error lists.
+const MAX_LISTED_KEYS: usize = 5;
+/// Characters of a wrong value that an error repeats.
+const MAX_VALUE_CHARS: usize = 60;
 
-/// Refuses arguments that `schema` does not accept: path, rule, and what would have been allowed.
+/// Rejects arguments that `schema` does not accept. The fault names the path, the rule, and the allowed values.
 pub fn check(schema: &Schema, arguments: &Value) -> Result<(), Fault> {
     if schema.accepts(arguments)? {
         return Ok(());
@@ -23,11 +23,11 @@ pub fn check(schema: &Schema, arguments: &Value) -> Result<(), Fault> {
     let Some(first) = errors.next() else {
         return Ok(());
     };
-    let problem = Problem::of(&first, schema.source());
+    let problem = Problem::from_error(&first, schema.source());
     let mut message = format!("arguments failed validation: {}", problem.sentence);
-    for error in errors.take(MORE_PROBLEMS) {
+    for error in errors.take(MAX_MORE_PROBLEMS) {
         message.push_str("; ");
-        message.push_str(&Problem::of(&error, schema.source()).sentence);
+        message.push_str(&Problem::from_error(&error, schema.source()).sentence);
     }
     let mut fault = Fault::new(Code::InvalidArguments, message)
         .with(Detail::Path, problem.path)
@@ -52,9 +52,9 @@ struct Problem {
 }
 
 impl Problem {
-    fn of(error: &ValidationError<'_>, schema: &Value) -> Self {
-        let mut path = dotted(error.instance_path().as_str());
-        let value = shortened(error.instance());
+    fn from_error(error: &ValidationError<'_>, schema: &Value) -> Self {
+        let mut path = to_dotted_path(error.instance_path().as_str());
+        let value = shorten(error.instance());
         let mut allowed = None;
         let mut nearest = None;
         let what = match error.kind() {
@@ -71,7 +71,7 @@ impl Problem {
                     path.push('.');
                 }
                 path.push_str(name);
-                "it is required".to_owned()
+                "a value is required".to_owned()
             }
             ValidationErrorKind::Type { kind } => {
                 let types: Vec<String> = match kind {
@@ -93,11 +93,11 @@ impl Problem {
                         .collect();
                     nearest = closest(given, &known);
                 }
-                format!("{value} is not one of {}", shortened(options))
+                format!("{value} is not one of {}", shorten(options))
             }
             ValidationErrorKind::Constant { expected_value } => {
                 allowed = Some(Value::Array(vec![expected_value.as_ref().clone()]));
-                format!("{value} is not {}", shortened(expected_value))
+                format!("{value} is not {}", shorten(expected_value))
             }
             ValidationErrorKind::Minimum { limit } => {
                 allowed = Some(limit.clone());
@@ -108,14 +108,14 @@ impl Problem {
                 format!("{value} is not less than or equal to {limit}")
             }
             ValidationErrorKind::AnyOf { .. } | ValidationErrorKind::OneOfNotValid { .. } => {
-                format!("{value} fits none of the alternatives")
+                format!("{value} matches none of the alternatives")
             }
             ValidationErrorKind::OneOfMultipleValid { .. } => {
-                format!("{value} fits more than one of the alternatives")
+                format!("{value} matches more than one of the alternatives")
             }
-            // The library's own sentence repeats the whole value, which may be anything.
+            // The library's own message repeats the whole value, which may be large.
             other => match schema.pointer(error.schema_path().as_str()) {
-                Some(bound) => format!("{value} breaks {} {}", other.keyword(), shortened(bound)),
+                Some(bound) => format!("{value} breaks {} {}", other.keyword(), shorten(bound)),
                 None => format!("{value} breaks {}", other.keyword()),
             },
         };
@@ -133,7 +133,7 @@ impl Problem {
     }
 }
 
-/// The members that the object at fault may have.
+/// Returns the names of the members that the object at fault may have.
 fn known_names(error: &ValidationError<'_>, schema: &Value) -> Vec<String> {
     let at = error.schema_path().as_str();
     let object = at.rsplit_once('/').map_or("", |(object, _)| object);
@@ -151,8 +151,8 @@ fn closest(name: &str, known: &[String]) -> Option<String> {
     nearest(name, known.iter().map(String::as_str)).map(str::to_owned)
 }
 
-/// `/filter/created_at/0` as `filter.created_at[0]`.
-fn dotted(pointer: &str) -> String {
+/// Converts `/filter/created_at/0` to `filter.created_at[0]`.
+fn to_dotted_path(pointer: &str) -> String {
     let mut path = String::new();
     for step in pointer.split('/').skip(1) {
         let step = step.replace("~1", "/").replace("~0", "~");
@@ -170,21 +170,21 @@ fn dotted(pointer: &str) -> String {
     path
 }
 
-fn shortened(value: &Value) -> String {
+fn shorten(value: &Value) -> String {
     let text = value.to_string();
-    match text.char_indices().nth(VALUE_CHARS) {
+    match text.char_indices().nth(MAX_VALUE_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
 }
 
 fn quoted_list(names: &[String]) -> String {
-    let shown = names.iter().take(KEYS);
+    let shown = names.iter().take(MAX_LISTED_KEYS);
     let mut list: Vec<String> = shown
-        .map(|name| shortened(&Value::from(name.as_str())))
+        .map(|name| shorten(&Value::from(name.as_str())))
         .collect();
-    if names.len() > KEYS {
-        list.push(format!("and {} more", names.len() - KEYS));
+    if names.len() > MAX_LISTED_KEYS {
+        list.push(format!("and {} more", names.len() - MAX_LISTED_KEYS));
     }
     list.join(", ")
 }
@@ -268,7 +268,7 @@ mod tests {
     fn several_problems_are_named_and_long_values_are_not_repeated() {
         let error = fault(&json!({"limit": "x".repeat(10_000), "detail": 7}));
         let message = error["message"].as_str().unwrap();
-        assert!(message.contains("stream: it is required"), "{message}");
+        assert!(message.contains("stream: a value is required"), "{message}");
         assert!(message.len() < 400, "{message}");
     }
 }

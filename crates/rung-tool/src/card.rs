@@ -1,4 +1,4 @@
-//! What a tool says of itself.
+//! The description of a tool.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use rung_auth::Access;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// How a tool behaves, for hosts that ask before they let it run.
+/// A tool's behaviour (MCP annotations), for hosts that ask the user before they run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "four independent facts, as hosts know them"
 )]
 pub struct Hints {
-    /// It changes nothing.
+    /// The tool changes nothing.
     pub read_only: bool,
-    /// What it changes may be lost.
+    /// The tool may destroy data.
     pub destructive: bool,
-    /// Doing it twice is doing it once.
+    /// Repeating a call with the same arguments has no further effect.
     pub idempotent: bool,
-    /// It reaches beyond what we hold.
+    /// The tool reaches systems outside the data that Rung holds.
     pub open_world: bool,
 }
 
 impl Hints {
-    /// It reads what we hold.
+    /// The hints of a tool that only reads data that Rung holds.
     pub const READ: Self = Self {
         read_only: true,
         destructive: false,
@@ -33,39 +33,39 @@ impl Hints {
     };
 }
 
-/// Whether a call may go on as a task, behind the answer that names it.
+/// The task support of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TaskUse {
-    /// It answers at once.
+    /// The call never becomes a task.
     #[default]
     Never,
-    /// It may take long.
+    /// The call may become a task, since it may take long.
     Optional,
-    /// It is only for callers that can follow a task.
+    /// The call always becomes a task: only callers that support tasks can make it.
     Required,
 }
 
-/// A tool, described. Cheap to clone.
+/// The description of a tool. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Card {
-    /// Its name.
+    /// The name of the tool.
     pub name: Arc<str>,
-    /// Its name for people.
+    /// The title to show to people.
     pub title: Arc<str>,
-    /// What it is for.
+    /// The purpose of the tool.
     pub description: Arc<str>,
-    /// A picture of it, as the address of an SVG.
+    /// The URI of an SVG icon.
     pub icon: Option<&'static str>,
-    /// What it takes, as JSON Schema 2020-12.
+    /// The schema of the arguments (JSON Schema 2020-12).
     pub input_schema: Arc<Value>,
-    /// What it gives.
+    /// The schema of the structured content.
     pub output_schema: Option<Arc<Value>>,
-    /// How it behaves.
+    /// The tool's annotations.
     pub hints: Hints,
-    /// What a permit must allow for the tool to be there at all.
+    /// The access that a permit must allow; without it the tool is absent.
     pub access: Access,
-    /// Whether it becomes a task.
+    /// The tool's task support.
     pub tasks: TaskUse,
-    /// The tool as another server lists it, to be passed on byte for byte but for its name.
+    /// The definition as another server lists it, passed on byte for byte except for its name.
     pub listed: Option<Arc<RawValue>>,
 }

@@ -1,27 +1,27 @@
-//! What changed in what is offered, told to whoever listens.
+//! Changes of the offered tools, prompts and resources, broadcast to subscribers.
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-/// A change.
+/// A change of what is offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Tools came or went.
+    /// The list of tools changed.
     Tools,
-    /// Prompts came or went.
+    /// The list of prompts changed.
     Prompts,
-    /// Resources came or went.
+    /// The list of resources changed.
     Resources,
-    /// The resource at this address is another one now.
+    /// The content of the resource at this URI changed.
     Resource(String),
-    /// Changes were missed: anything may have changed.
+    /// The receiver missed changes: anything may have changed.
     Missed,
 }
 
 impl Change {
-    /// The changes that somebody is told of who watches these addresses: itself, or everything where some were
-    /// missed.
-    pub fn told_of<'u>(&self, watched: impl Iterator<Item = &'u String>) -> Vec<Self> {
+    /// Returns the changes to report to a client that subscribed to `watched`: this one, or, if changes were
+    /// missed, a change of every list and of every watched resource.
+    pub fn for_subscriptions<'u>(&self, watched: impl Iterator<Item = &'u String>) -> Vec<Self> {
         if *self != Self::Missed {
             return vec![self.clone()];
         }
@@ -33,37 +33,37 @@ impl Change {
     }
 }
 
-/// Changes that a slow listener may be behind. One that is further behind is told that it missed some.
-const BEHIND: usize = 64;
+/// Changes that are buffered for a slow receiver. A receiver that is further behind gets [`Change::Missed`].
+const CHANNEL_CAPACITY: usize = 64;
 
-/// Where changes are told. Cheap to clone.
+/// The sending side of the broadcast. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Changes(broadcast::Sender<Change>);
+pub struct ChangeSender(broadcast::Sender<Change>);
 
-/// Somebody who is told of changes.
+/// The receiving side of the broadcast.
 #[derive(Debug)]
-pub struct Listener(broadcast::Receiver<Change>);
+pub struct ChangeReceiver(broadcast::Receiver<Change>);
 
-impl Default for Changes {
+impl Default for ChangeSender {
     fn default() -> Self {
-        Self(broadcast::Sender::new(BEHIND))
+        Self(broadcast::Sender::new(CHANNEL_CAPACITY))
     }
 }
 
-impl Changes {
-    /// Tells a change. Nobody need listen.
-    pub fn tell(&self, change: Change) {
+impl ChangeSender {
+    /// Sends a change to all receivers. There may be none.
+    pub fn send(&self, change: Change) {
         let _nobody_listens = self.0.send(change);
     }
 
-    /// Listens from now on.
-    pub fn listen(&self) -> Listener {
-        Listener(self.0.subscribe())
+    /// Returns a receiver of all later changes.
+    pub fn subscribe(&self) -> ChangeReceiver {
+        ChangeReceiver(self.0.subscribe())
     }
 }
 
-impl Listener {
-    /// The next change. Where nobody can tell any more there is none, and this never returns.
+impl ChangeReceiver {
+    /// Returns the next change. Never returns if all senders are gone.
     pub async fn next(&mut self) -> Change {
         match self.0.recv().await {
             Ok(change) => change,

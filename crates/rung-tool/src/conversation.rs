@@ -1,56 +1,56 @@
-//! Which conversation a call belongs to, where its caller has one.
+//! The conversation that a call belongs to, if its caller has one.
 //!
-//! What is kept for a conversation is kept with a weak handle, which tells when to let it go: once whoever holds the
-//! conversation has ended it, however many calls still remember it.
+//! State of a conversation is stored with a weak handle. The state can be dropped once the conversation has ended,
+//! even if calls still hold strong handles.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-/// A conversation. Cheap to clone; equal to its clones alone.
+/// A conversation. Cheap to clone; equal only to its clones.
 #[derive(Debug, Clone)]
-pub struct Conversation(Arc<Life>);
+pub struct Conversation(Arc<ConversationState>);
 
-/// A conversation that somebody remembers without keeping it. Equal and hashed as the conversation is.
+/// A weak handle of a conversation. Equal and hashed like the conversation.
 #[derive(Debug, Clone)]
-pub struct WeakConversation(Weak<Life>);
+pub struct WeakConversation(Weak<ConversationState>);
 
 #[derive(Debug)]
-struct Life {
-    over: AtomicBool,
+struct ConversationState {
+    ended: AtomicBool,
 }
 
 impl Conversation {
-    /// One that begins now. It is over when it is ended, or when no handle is left.
-    pub fn begin() -> Self {
+    /// Starts a conversation. It is over when it is ended, or when no strong handle is left.
+    pub fn start() -> Self {
         let over = AtomicBool::new(false);
-        Self(Arc::new(Life { over }))
+        Self(Arc::new(ConversationState { ended: over }))
     }
 
-    /// Ends it, for everybody who has a handle.
+    /// Ends the conversation for all handles.
     pub fn end(&self) {
-        self.0.over.store(true, Ordering::Release);
+        self.0.ended.store(true, Ordering::Release);
     }
 
-    /// Whether it was ended.
-    pub fn is_over(&self) -> bool {
-        self.0.over.load(Ordering::Acquire)
+    /// Returns true if the conversation was ended.
+    pub fn is_ended(&self) -> bool {
+        self.0.ended.load(Ordering::Acquire)
     }
 
-    /// A handle that does not keep it.
+    /// Returns a weak handle.
     pub fn downgrade(&self) -> WeakConversation {
         WeakConversation(Arc::downgrade(&self.0))
     }
 }
 
 impl WeakConversation {
-    /// The conversation, while it lasts.
+    /// Returns the conversation, unless it is over.
     pub fn upgrade(&self) -> Option<Conversation> {
         let conversation = self.0.upgrade().map(Conversation)?;
-        (!conversation.is_over()).then_some(conversation)
+        (!conversation.is_ended()).then_some(conversation)
     }
 
-    /// Whether the conversation still lasts.
+    /// Returns true if the conversation is not over.
     pub fn is_alive(&self) -> bool {
         self.upgrade().is_some()
     }
@@ -71,7 +71,7 @@ impl Hash for Conversation {
 }
 
 impl PartialEq for WeakConversation {
-    // A weak handle keeps the place, if not the conversation: no later one can stand there.
+    // A weak handle keeps the allocation alive, so no later conversation has the same address.
     fn eq(&self, other: &Self) -> bool {
         Weak::ptr_eq(&self.0, &other.0)
     }
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_conversation_is_known_by_its_handles_alone() {
-        let (one, other) = (Conversation::begin(), Conversation::begin());
+        let (one, other) = (Conversation::start(), Conversation::start());
         assert_eq!(one, one.clone());
         assert_ne!(one, other);
         let kept = HashMap::from([(one.downgrade(), 1), (other.downgrade(), 2)]);
@@ -103,12 +103,12 @@ mod tests {
 
     #[test]
     fn a_conversation_is_over_when_it_is_ended_or_forgotten() {
-        let conversation = Conversation::begin();
+        let conversation = Conversation::start();
         let (weak, still_held) = (conversation.downgrade(), conversation.clone());
         assert!(weak.is_alive());
         conversation.end();
-        assert!(!weak.is_alive() && still_held.is_over());
-        let weak = Conversation::begin().downgrade();
+        assert!(!weak.is_alive() && still_held.is_ended());
+        let weak = Conversation::start().downgrade();
         assert!(!weak.is_alive());
     }
 }

@@ -1,12 +1,14 @@
-//! What a tool is, without any wire.
+//! Tools, resources and prompts, independent of any protocol.
 //!
-//! Owns: the typed [`Tool`], the [`Toolbox`] that holds tools, the [`ToolSource`] that everything which offers
-//! tools implements, the [`Call`] that comes in with its [`Peer`], and the [`Reply`] that goes out; resources and
+//! Owns: the typed [`Tool`], the [`Toolbox`] that holds tools, the [`ToolSource`] trait that everything that offers
+//! tools implements, the incoming [`Call`] with its [`Peer`], and the outgoing [`Reply`]; resources and
 //! prompts in the same way. Refuses to know: MCP, HTTP, and what any tool does.
 //!
-//! The laws it keeps: arguments reach a tool only after its published schema accepted them; what a
-//! permit does not list it does not call; bad input is an answer with `isError`, never a protocol error;
-//! and every reply passes the ladder here, once.
+//! The laws it keeps: arguments reach a tool only after its published schema accepted them; a tool that
+//! a permit does not list cannot be called with it; bad input gives a reply with `isError`, never a protocol
+//! error; and every reply passes the ladder here, once.
+
+#![warn(missing_docs)]
 
 pub mod arguments;
 mod card;
@@ -25,18 +27,21 @@ mod tool;
 mod toolbox;
 
 pub use card::{Card, Hints, TaskUse};
-pub use change::{Change, Changes, Listener};
+pub use change::{Change, ChangeReceiver, ChangeSender};
 pub use conversation::{Conversation, WeakConversation};
 pub use error::{Error, Result};
-pub use names::{Names, Plain};
-pub use peer::{Answers, Ask, Level, Nobody, Peer, Progress, Question, cannot};
-pub use prompt::{Message, Prompt, PromptArgument, PromptCard, PromptSource, Prompts, Role};
-pub use relay::{Given, LongResult, Served, content_preview, structured_preview};
-pub use reply::{Answer, Block, Keep, Link, Rendering, Reply, written};
+pub use names::{NameStyle, PlainNames};
+pub use peer::{Answers, LogLevel, NullPeer, Peer, Progress, Question, QuestionKind, unanswerable};
+pub use prompt::{Message, Prompt, PromptArgument, PromptCard, PromptSource, PromptSources, Role};
+pub use relay::{LongResult, RelayedResult, SourceResult, content_preview, structured_preview};
+pub use reply::{
+    ContentBlock, Rendering, Reply, ResourceLink, ResultSink, ToolOutput, to_raw_json,
+};
 pub use resource::{
-    Contents, Partial, ResourceCard, ResourceSource, Resources, TemplateCard, Watcher,
+    CompletionQuery, ResourceCard, ResourceContents, ResourceSource, ResourceSources,
+    ResourceSubscriber, TemplateCard,
 };
 pub use schema::Schema;
-pub use source::{Call, Pending, Sources, ToolSource, Trace, unknown_tool};
+pub use source::{BoxFuture, Call, ToolSource, ToolSources, Trace, unknown_tool};
 pub use tool::Tool;
 pub use toolbox::{Toolbox, ToolboxBuilder};

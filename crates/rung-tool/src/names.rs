@@ -1,4 +1,4 @@
-//! Names with dots, and without them for clients that refuse dots.
+//! Tool names with dots, and without dots for clients that refuse them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use serde_json::value::RawValue;
 
 use crate::card::Card;
 use crate::reply::Reply;
-use crate::source::{Call, Pending, ToolSource, unknown_tool};
+use crate::source::{BoxFuture, Call, ToolSource, unknown_tool};
 
-/// How tools are called towards this caller.
+/// The form of tool names that the caller uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Names {
-    /// By their own names.
+pub enum NameStyle {
+    /// The tools' own names.
     #[default]
     Dotted,
-    /// With `_` for every dot.
+    /// Every dot is replaced by `_`.
     Plain,
 }
 
-impl Names {
-    /// The name as the caller knows it.
-    pub fn show(self, name: &str) -> Cow<'_, str> {
+impl NameStyle {
+    /// Returns `name` in this form.
+    pub fn apply(self, name: &str) -> Cow<'_, str> {
         match self {
             Self::Plain if name.contains('.') => name.replace('.', "_").into(),
             Self::Plain | Self::Dotted => name.into(),
@@ -31,47 +31,47 @@ impl Names {
     }
 }
 
-/// A source whose tools have plain names.
+/// A source that shows the tools of another source under plain names.
 ///
-/// A name that is taken as it stands keeps its owner: of `a.b` and `a_b`, a call of `a_b` reaches the second.
-pub struct Plain(pub Arc<dyn ToolSource>);
+/// A tool's own name takes precedence: if there are `a.b` and `a_b`, a call of `a_b` reaches the second.
+pub struct PlainNames(pub Arc<dyn ToolSource>);
 
-impl Plain {
+impl PlainNames {
     async fn resolve(&self, permit: &Permit, name: &str) -> Result<Arc<str>, Fault> {
         let cards = self.0.list(permit).await?;
         let own = cards.iter().find(|card| &*card.name == name);
         let shown = || {
             cards
                 .iter()
-                .find(|card| Names::Plain.show(&card.name) == name)
+                .find(|card| NameStyle::Plain.apply(&card.name) == name)
         };
         let found = own.or_else(shown).map(|card| card.name.clone());
         found.ok_or_else(|| {
             let names: Vec<_> = cards
                 .iter()
-                .map(|card| Names::Plain.show(&card.name))
+                .map(|card| NameStyle::Plain.apply(&card.name))
                 .collect();
             unknown_tool(name, names.iter().map(|name| &**name))
         })
     }
 }
 
-/// A tool by its plain name. Where it names itself or another of `names`, it must be by the name here.
-fn plain(mut card: Card, names: &[Arc<str>]) -> Card {
-    let Cow::Owned(name) = Names::Plain.show(&card.name) else {
+/// Renames a tool to its plain name, and replaces every dotted name of `names` in its description and definition.
+fn rename_card(mut card: Card, names: &[Arc<str>]) -> Card {
+    let Cow::Owned(name) = NameStyle::Plain.apply(&card.name) else {
         return card;
     };
     let renamed = |text: &str| {
         let mut text = Cow::Borrowed(text);
         for name in names.iter().filter(|name| name.contains('.')) {
             if text.contains(&**name) {
-                text = text.replace(&**name, &Names::Plain.show(name)).into();
+                text = text.replace(&**name, &NameStyle::Plain.apply(name)).into();
             }
         }
         text.into_owned()
     };
     card.description = renamed(&card.description).into();
-    // No name has what JSON writes in another way.
+    // Names contain no characters that JSON escapes.
     let listed = card.listed.as_ref();
     let listed = listed.and_then(|listed| RawValue::from_string(renamed(listed.get())).ok());
     card.listed = listed.map(Arc::from).or(card.listed);
@@ -79,19 +79,22 @@ fn plain(mut card: Card, names: &[Arc<str>]) -> Card {
     card
 }
 
-fn names(cards: &[Card]) -> Vec<Arc<str>> {
+fn sorted_names(cards: &[Card]) -> Vec<Arc<str>> {
     let mut names: Vec<Arc<str>> = cards.iter().map(|card| card.name.clone()).collect();
-    // A name that begins as another one does goes before it.
+    // Longer names first: a name may be a prefix of another.
     names.sort_by_key(|name| std::cmp::Reverse(name.len()));
     names
 }
 
-impl ToolSource for Plain {
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
+impl ToolSource for PlainNames {
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<Card>, Fault>> {
         Box::pin(async move {
             let cards = self.0.list(permit).await?;
-            let names = names(&cards);
-            Ok(cards.into_iter().map(|card| plain(card, &names)).collect())
+            let names = sorted_names(&cards);
+            Ok(cards
+                .into_iter()
+                .map(|card| rename_card(card, &names))
+                .collect())
         })
     }
 
@@ -99,12 +102,12 @@ impl ToolSource for Plain {
         &'a self,
         permit: &'a Permit,
         name: &'a str,
-    ) -> Pending<'a, Result<Card, Fault>> {
+    ) -> BoxFuture<'a, Result<Card, Fault>> {
         Box::pin(async move {
             let name = self.resolve(permit, name).await?;
-            let names = names(&self.0.list(permit).await?);
+            let names = sorted_names(&self.0.list(permit).await?);
             let card = self.0.describe(permit, &name).await?;
-            Ok(plain(card, &names))
+            Ok(rename_card(card, &names))
         })
     }
 
@@ -113,10 +116,10 @@ impl ToolSource for Plain {
         call: &'a Call,
         name: &'a str,
         arguments: &'a RawValue,
-    ) -> Pending<'a, Reply> {
+    ) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
             let call = Call {
-                names: Names::Plain,
+                name_style: NameStyle::Plain,
                 ..call.clone()
             };
             match self.resolve(&call.permit, name).await {

@@ -1,8 +1,7 @@
-//! Whoever called, while the call runs: what a tool may tell them and ask of them.
+//! The client during a call: the notifications and questions that a tool may send to it.
 //!
-//! How it gets there is the wire's business. A tool that asks may be run again from its start with the
-//! answer at hand, so what stands before its first question must be safe to do twice; what is not says so beforehand, and
-//! is held.
+//! Transport is not known here. A tool that asks may be run again from its start, with the answer available, so the code
+//! before its first question must be safe to repeat. A tool that is not calls [`Peer::prevent_restart`] first.
 
 use std::fmt;
 
@@ -11,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value, json};
 
 use crate::conversation::Conversation;
-use crate::source::Pending;
+use crate::source::BoxFuture;
 
-/// How loud a message is, as syslog has it.
+/// The severity of a log message (RFC 5424).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "syslog's own words")]
-pub enum Level {
+pub enum LogLevel {
     Debug,
     Info,
     Notice,
@@ -28,159 +27,159 @@ pub enum Level {
     Emergency,
 }
 
-/// How far a call has come. It only grows.
+/// The progress of a call. It only grows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Progress {
-    /// What is done.
+    /// The amount of work done.
     #[serde(rename = "progress")]
     pub done: Number,
-    /// Out of what, where that is known.
+    /// The total amount of work, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<Number>,
-    /// In words.
+    /// A message for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// What can be asked of a caller.
+/// The kinds of questions to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Ask {
-    /// The person fills in a form.
+pub enum QuestionKind {
+    /// The user fills in a form (MCP elicitation).
     Form,
-    /// The person visits an address.
+    /// The user visits a URL (MCP URL elicitation).
     Visit,
-    /// The model writes something.
+    /// The client's model completes a prompt (MCP sampling).
     Sample,
-    /// The folders that the client works in.
+    /// The client lists the folders that it works in (MCP roots).
     Roots,
 }
 
-/// One question.
+/// A question to the client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Question {
-    /// Of what sort.
-    pub ask: Ask,
-    /// In the protocol's own terms.
+    /// The kind of question.
+    pub ask: QuestionKind,
+    /// The parameters of the MCP request.
     pub params: Value,
 }
 
 impl Question {
-    /// Asks the person to fill in a form.
+    /// Creates a request to fill in a form.
     pub fn form(message: &str, schema: &Value) -> Self {
         Self {
-            ask: Ask::Form,
+            ask: QuestionKind::Form,
             params: json!({"message": message, "requestedSchema": schema}),
         }
     }
 
-    /// Asks the model.
+    /// Creates a sampling request.
     pub fn sample(prompt: &str, max_tokens: u32) -> Self {
         let content = json!({"type": "text", "text": prompt});
         Self {
-            ask: Ask::Sample,
+            ask: QuestionKind::Sample,
             params: json!({"messages": [{"role": "user", "content": content}], "maxTokens": max_tokens}),
         }
     }
 
-    /// Asks for the client's folders.
+    /// Creates a request for the client's roots.
     pub fn roots() -> Self {
         Self {
-            ask: Ask::Roots,
+            ask: QuestionKind::Roots,
             params: json!({}),
         }
     }
 }
 
-/// Answers, by the key of their question.
+/// Answers by the key of their question.
 pub type Answers = Map<String, Value>;
 
-/// Whoever called.
+/// The client that made the call.
 pub trait Peer: fmt::Debug + Send + Sync {
-    /// Whether they want to know how far the call has come.
+    /// Returns true if the client asked for progress.
     fn wants_progress(&self) -> bool;
 
-    /// Tells how far the call has come, if they want to know.
+    /// Reports progress, if the client asked for it.
     fn progress(&self, progress: Progress);
 
-    /// Tells something, if they want to hear it.
-    fn log(&self, level: Level, logger: &str, data: &Value);
+    /// Sends a log message, if the client's log level allows it.
+    fn log(&self, level: LogLevel, logger: &str, data: &Value);
 
-    /// How loud it must be for them to hear it, if they hear anything.
-    fn log_level(&self) -> Option<Level> {
+    /// Returns the client's log level; `None` if it receives no log messages.
+    fn log_level(&self) -> Option<LogLevel> {
         None
     }
 
-    /// Whether they can be asked this.
-    fn can(&self, ask: Ask) -> bool;
+    /// Returns true if the client can answer this kind of question.
+    fn can_answer(&self, ask: QuestionKind) -> bool;
 
-    /// Whether an answer comes to the run that asks. Where it does not, the run is ended and another one is begun
-    /// with the answer at hand: what must not be done twice must not ask.
-    fn holds(&self) -> bool;
+    /// Returns true if the answer is delivered to the run that asks. Otherwise the run ends and a new one
+    /// starts with the answer available: a tool that must not run twice must not ask.
+    fn can_suspend(&self) -> bool;
 
-    /// From here on the run must not be begun anew: it is kept while they are asked, as far as it can be. Whether it can,
-    /// [`Peer::holds`] says.
-    fn hold(&self) {}
+    /// Requests that this run is suspended instead of restarted while the client is asked. [`Peer::can_suspend`] says
+    /// whether that is possible.
+    fn prevent_restart(&self) {}
 
-    /// Asks, and waits for all answers. Each answer is an object. A key names one question of a call: asked again
-    /// under the same key, it may be answered as before.
-    fn ask(&self, questions: Vec<(String, Question)>) -> Pending<'_, Result<Answers, Fault>>;
+    /// Asks the client, and waits for all answers. Each answer is an object. A key identifies one question of a call: a
+    /// repeated question with the same key may get the earlier answer.
+    fn ask(&self, questions: Vec<(String, Question)>) -> BoxFuture<'_, Result<Answers, Fault>>;
 
-    /// From here on the call may take long: if they can follow it as a task, it becomes one.
-    fn detach(&self) -> Pending<'_, ()>;
+    /// Declares that the call may take long: it becomes a task if the client supports tasks.
+    fn detach(&self) -> BoxFuture<'_, ()>;
 
-    /// Lets the connection go, if they know how to come back for the answer.
-    fn hang_up(&self);
+    /// Closes the connection, if the client can resume it to receive the reply.
+    fn disconnect(&self);
 
-    /// The conversation this call belongs to, where calls of theirs belong to one.
+    /// Returns the conversation that the call belongs to, if any.
     fn conversation(&self) -> Option<Conversation> {
         None
     }
 }
 
-/// A caller that listens to nothing and can be asked nothing.
+/// A client that receives no notifications and answers no questions.
 #[derive(Debug, Clone, Copy)]
-pub struct Nobody;
+pub struct NullPeer;
 
-impl Peer for Nobody {
+impl Peer for NullPeer {
     fn wants_progress(&self) -> bool {
         false
     }
 
     fn progress(&self, _: Progress) {}
 
-    fn log(&self, _: Level, _: &str, _: &Value) {}
+    fn log(&self, _: LogLevel, _: &str, _: &Value) {}
 
-    fn can(&self, _: Ask) -> bool {
+    fn can_answer(&self, _: QuestionKind) -> bool {
         false
     }
 
-    fn holds(&self) -> bool {
+    fn can_suspend(&self) -> bool {
         true
     }
 
-    fn ask(&self, questions: Vec<(String, Question)>) -> Pending<'_, Result<Answers, Fault>> {
+    fn ask(&self, questions: Vec<(String, Question)>) -> BoxFuture<'_, Result<Answers, Fault>> {
         let asked = questions.first().map(|(_, question)| question.ask);
         Box::pin(std::future::ready(match asked {
             None => Ok(Answers::new()),
-            Some(ask) => Err(cannot(ask)),
+            Some(ask) => Err(unanswerable(ask)),
         }))
     }
 
-    fn detach(&self) -> Pending<'_, ()> {
+    fn detach(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 
-    fn hang_up(&self) {}
+    fn disconnect(&self) {}
 }
 
-/// The fault of a tool that must ask what its caller cannot answer.
-pub fn cannot(ask: Ask) -> Fault {
+/// Returns the fault for a question that the client cannot answer.
+pub fn unanswerable(ask: QuestionKind) -> Fault {
     let (what, capability) = match ask {
-        Ask::Form => ("fill in a form", "elicitation"),
-        Ask::Visit => ("visit an address", "elicitation.url"),
-        Ask::Sample => ("have its model write something", "sampling"),
-        Ask::Roots => ("name its folders", "roots"),
+        QuestionKind::Form => ("fill in a form", "elicitation"),
+        QuestionKind::Visit => ("open a URL for the user", "elicitation.url"),
+        QuestionKind::Sample => ("sample its model", "sampling"),
+        QuestionKind::Roots => ("list its roots", "roots"),
     };
     let message = format!("the call needs a client that can {what}");
     Fault::new(Code::MissingCapability, message)

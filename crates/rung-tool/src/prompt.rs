@@ -1,4 +1,4 @@
-//! Texts that a person can ask for by name.
+//! Prompts: texts that a user requests by name.
 
 use std::sync::Arc;
 
@@ -8,101 +8,101 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::relay::Served;
-use crate::reply::Block;
-use crate::resource::Partial;
-use crate::source::{Call, Pending};
+use crate::relay::SourceResult;
+use crate::reply::ContentBlock;
+use crate::resource::CompletionQuery;
+use crate::source::{BoxFuture, Call};
 
-/// A prompt, described.
+/// The description of a prompt.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct PromptCard {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its name for people.
+    /// The title to show to people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it is for.
+    /// The purpose of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What it takes.
+    /// The arguments of the prompt.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<PromptArgument>,
-    /// The prompt as another server lists it, to be passed on byte for byte but for its name.
+    /// The definition as another server lists it, passed on byte for byte except for its name.
     #[serde(skip)]
     pub listed: Option<Arc<RawValue>>,
 }
 
-/// What a prompt takes.
+/// An argument of a prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct PromptArgument {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it says.
+    /// The purpose of the argument.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether it must be given.
+    /// True if the argument must be given.
     pub required: bool,
 }
 
-/// A prompt, filled in.
+/// A prompt with its arguments filled in.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Prompt {
-    /// Facts about it.
+    /// MCP metadata.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
-    /// What it is for.
+    /// The purpose of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What is said.
+    /// The messages of the prompt.
     pub messages: Vec<Message>,
 }
 
-/// One thing said.
+/// A message of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Message {
-    /// By whom.
+    /// The author of the message.
     pub role: Role,
-    /// What.
-    pub content: Block,
+    /// The content of the message.
+    pub content: ContentBlock,
 }
 
-/// Who says it.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
 }
 
-/// A place where prompts come from.
+/// A source of prompts.
 pub trait PromptSource: Send + Sync {
-    /// The prompts that `permit` may use, always in the same order.
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<PromptCard>, Fault>>;
+    /// Lists the prompts that `permit` may use, always in the same order.
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<PromptCard>, Fault>>;
 
-    /// Fills one in. `None` where there is none of that name.
+    /// Returns a prompt with its arguments filled in; `None` if there is none of that name.
     fn get<'a>(
         &'a self,
         call: &'a Call,
         name: &'a str,
         arguments: &'a Map<String, Value>,
-    ) -> Pending<'a, Result<Option<Served<Prompt>>, Fault>>;
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Prompt>>, Fault>>;
 
-    /// Values for an argument of a prompt; `None` where there is none of that name.
+    /// Returns values for an argument of a prompt; `None` if there is none of that name.
     fn complete<'a>(
         &'a self,
         permit: &'a Permit,
         name: &'a str,
-        partial: Partial<'a>,
-    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>>;
+        partial: CompletionQuery<'a>,
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<String>>>, Fault>>;
 }
 
-/// Several sources as one, in this order. Of two prompts with one name the first is there.
-pub struct Prompts(pub Vec<Arc<dyn PromptSource>>);
+/// Several sources as one, in this order. Of two prompts with the same name the first is used.
+pub struct PromptSources(pub Vec<Arc<dyn PromptSource>>);
 
-impl PromptSource for Prompts {
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<PromptCard>, Fault>> {
+impl PromptSource for PromptSources {
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<PromptCard>, Fault>> {
         Box::pin(async move {
             let mut all: Vec<PromptCard> = Vec::new();
             for source in &self.0 {
@@ -121,7 +121,7 @@ impl PromptSource for Prompts {
         call: &'a Call,
         name: &'a str,
         arguments: &'a Map<String, Value>,
-    ) -> Pending<'a, Result<Option<Served<Prompt>>, Fault>> {
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Prompt>>, Fault>> {
         Box::pin(async move {
             for source in &self.0 {
                 if let Some(prompt) = source.get(call, name, arguments).await? {
@@ -136,8 +136,8 @@ impl PromptSource for Prompts {
         &'a self,
         permit: &'a Permit,
         name: &'a str,
-        partial: Partial<'a>,
-    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
+        partial: CompletionQuery<'a>,
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<String>>>, Fault>> {
         Box::pin(async move {
             for source in &self.0 {
                 if let Some(values) = source.complete(permit, name, partial).await? {

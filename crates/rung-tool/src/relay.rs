@@ -1,7 +1,7 @@
-//! A result that another server gave, on its way through.
+//! Relaying of results of other servers.
 //!
-//! What fits goes on as it came, byte for byte. What does not is kept whole, and the caller is shown as much of it as
-//! fits, in the forms its kind of client reads, with the way to the rest.
+//! A result that fits the budget is passed on byte for byte. A result that does not is stored whole; the caller gets as much
+//! as fits, in the forms that its client reads, with the call that reads the rest.
 
 use std::io::{self, Cursor, Read};
 use std::sync::Arc;
@@ -15,38 +15,39 @@ use serde_json::{Value, json};
 
 use crate::prompt::{Message, Prompt, Role};
 use crate::reply::{
-    Block, Keep, Link, READ_TOOL, Reply, TEXT_BYTES, blocks, cut, kept, too_small, written,
+    ContentBlock, READ_TOOL, Reply, ResourceLink, ResultSink, TEXT_BYTES, budget_too_small,
+    content_blocks, cut_to_budget, store_result, to_raw_json,
 };
-use crate::resource::Contents;
+use crate::resource::ResourceContents;
 use crate::source::Call;
 
-/// A result as another server gave it.
-pub enum Given {
-    /// In memory.
-    Here(Box<RawValue>),
-    /// Too long for that.
+/// A result as another server sent it.
+pub enum RelayedResult {
+    /// The result is in memory.
+    InMemory(Box<RawValue>),
+    /// The result is too long for memory.
     Long(LongResult),
 }
 
-/// A result that is too long to be held.
+/// A result that is too long to be held in memory.
 pub struct LongResult {
-    /// Whether it says that the call failed.
+    /// True if the result says that the call failed.
     pub is_error: bool,
-    /// How its JSON begins.
+    /// The beginning of its JSON.
     pub head: String,
-    /// Its JSON.
+    /// The whole JSON.
     pub body: Box<dyn Read + Send>,
 }
 
-/// How much of a long result is shown before it is read.
+/// Bytes at the beginning of a long result that are read at once, for the preview.
 const HEAD_BYTES: u64 = 4 << 10;
 
 impl LongResult {
-    /// The result that this reader gives.
+    /// Reads the beginning of a result from `body`.
     pub fn read(is_error: bool, mut body: impl Read + Send + 'static) -> io::Result<Self> {
         let mut begun = Vec::new();
         (&mut body).take(HEAD_BYTES).read_to_end(&mut begun)?;
-        // A character that was cut in two is not shown.
+        // An incomplete character at the end is dropped.
         let whole = match std::str::from_utf8(&begun) {
             Ok(_) => begun.len(),
             Err(error) => error.valid_up_to(),
@@ -60,7 +61,7 @@ impl LongResult {
     }
 }
 
-/// Counts what is read of a long result: how long it is without its secrets is not known before.
+/// Counts the bytes that are read of a long result: its length after redaction is not known before.
 struct Counting<R> {
     body: R,
     bytes: Arc<AtomicU64>,
@@ -74,130 +75,141 @@ impl<R: Read> Read for Counting<R> {
     }
 }
 
-/// What is read, filled in or completed: of ours, or as another server gave it.
+/// A read resource, a filled-in prompt or completed values: local, or as another server sent it.
 #[derive(Debug)]
-pub enum Served<T> {
-    /// Of ours.
-    Ours(T),
-    /// The whole result of another server, to be passed on byte for byte. It fits.
+pub enum SourceResult<T> {
+    /// The result of a local source.
+    Local(T),
+    /// The whole result of another server, which fits, passed on byte for byte.
     Relayed(Box<RawValue>),
 }
 
-impl<T> From<T> for Served<T> {
+impl<T> From<T> for SourceResult<T> {
     fn from(ours: T) -> Self {
-        Self::Ours(ours)
+        Self::Local(ours)
     }
 }
 
-/// A result on its way through, once it is known whether it fits.
-enum Fitted {
-    /// It does.
+/// A relayed result, after it was compared with the budget.
+enum FittedResult {
+    /// The result fits.
     Whole(Box<RawValue>),
-    /// It does not, and is kept.
-    Kept { result: Kept, handle: Handle },
+    /// The result does not fit, and is stored.
+    Stored { result: StoredPart, handle: Handle },
 }
 
-/// What is still at hand of a result that was kept.
-enum Kept {
-    /// All of it.
-    All(Value),
-    /// How it begins, in words, and whether it says that the call failed.
+/// The part of a stored result that is still in memory.
+enum StoredPart {
+    /// The whole result.
+    Whole(Value),
+    /// A text with its beginning, and whether it says that the call failed.
     Head(String, bool),
 }
 
-/// Keeps what does not fit.
-async fn fitted(given: Given, call: &Call, keep: Arc<dyn Keep>) -> Result<Fitted, Fault> {
+/// Stores the result if it does not fit.
+async fn fit_or_store(
+    given: RelayedResult,
+    call: &Call,
+    keep: Arc<dyn ResultSink>,
+) -> Result<FittedResult, Fault> {
     let (result, handle) = match given {
-        Given::Here(raw) if raw.get().len() <= call.budget.max_bytes => {
-            return Ok(Fitted::Whole(raw));
+        RelayedResult::InMemory(raw) if raw.get().len() <= call.budget.max_bytes => {
+            return Ok(FittedResult::Whole(raw));
         }
-        Given::Here(raw) => {
+        RelayedResult::InMemory(raw) => {
             let result = serde_json::from_str(raw.get()).unwrap_or_default();
             let body = Cursor::new(Box::<str>::from(raw).into_boxed_bytes());
-            (Kept::All(result), kept(call, keep, body).await?)
+            (
+                StoredPart::Whole(result),
+                store_result(call, keep, body).await?,
+            )
         }
-        Given::Long(long) => {
+        RelayedResult::Long(long) => {
             let bytes = Arc::new(AtomicU64::new(0));
             let body = Counting {
                 body: long.body,
                 bytes: bytes.clone(),
             };
-            let handle = kept(call, keep, body).await?;
+            let handle = store_result(call, keep, body).await?;
             let text = format!(
-                "{} bytes of JSON, beginning with\n{}",
+                "{} bytes of JSON, which begin with\n{}",
                 bytes.load(Ordering::Relaxed),
                 long.head
             );
-            (Kept::Head(text, long.is_error), handle)
+            (StoredPart::Head(text, long.is_error), handle)
         }
     };
-    Ok(Fitted::Kept { result, handle })
+    Ok(FittedResult::Stored { result, handle })
 }
 
 impl Reply {
-    /// The reply that passes a result on.
-    pub async fn relay(given: Given, call: &Call, keep: Arc<dyn Keep>) -> Result<Self, Fault> {
-        match fitted(given, call, keep).await? {
-            Fitted::Whole(raw) => Ok(Self {
+    /// Creates the reply that relays a result.
+    pub async fn relay(
+        given: RelayedResult,
+        call: &Call,
+        keep: Arc<dyn ResultSink>,
+    ) -> Result<Self, Fault> {
+        match fit_or_store(given, call, keep).await? {
+            FittedResult::Whole(raw) => Ok(Self {
                 is_error: is_error(&raw),
                 relayed: Some(raw),
-                ..Self::of_blocks(Vec::new())
+                ..Self::from_blocks(Vec::new())
             }),
-            Fitted::Kept { result, handle } => {
+            FittedResult::Stored { result, handle } => {
                 let preview = match &result {
-                    Kept::All(result) => Preview::of(result),
-                    Kept::Head(text, is_error) => Preview {
-                        shown: Excerpt::of_head(text),
+                    StoredPart::Whole(result) => Preview::new(result),
+                    StoredPart::Head(text, is_error) => Preview {
+                        excerpt: Excerpt::from_head(text),
                         content: None,
                         structured: None,
                         is_error: *is_error,
                     },
                 };
-                Ok(in_part(&preview, call, &handle))
+                Ok(preview_reply(&preview, call, &handle))
             }
         }
     }
 
-    /// The way to a result that is kept under `handle`, and nothing else: for a budget that holds no more.
-    pub fn handle_alone(handle: &Handle, is_error: bool, call: &Call) -> Self {
+    /// Creates a reply with nothing but the call that reads the result stored under `handle`, for the smallest budgets.
+    pub fn handle_only(handle: &Handle, is_error: bool, call: &Call) -> Self {
         let structured = json!({"meta": {"truncated": true, "handle": handle.to_string()}});
         Self {
             is_error,
-            structured_content: call.rendering.structured.then(|| written(&structured)),
-            ..Self::of_blocks(vec![handle_block(handle, call)])
+            structured_content: call.rendering.structured.then(|| to_raw_json(&structured)),
+            ..Self::from_blocks(vec![handle_block(handle, call)])
         }
     }
 
-    /// What [`Self::handle_alone`] takes at most: no smaller budget can be kept.
-    pub const LEAST_BYTES: usize = 256;
+    /// The largest size of [`Self::handle_only`]: no smaller budget can be met.
+    pub const MIN_BYTES: usize = 256;
 }
 
-fn handle_block(handle: &Handle, call: &Call) -> Block {
-    let read = call.names.show(READ_TOOL);
+fn handle_block(handle: &Handle, call: &Call) -> ContentBlock {
+    let read = call.name_style.apply(READ_TOOL);
     let text = format!("{read} {{\"handle\":\"{handle}\"}}");
-    Block::Text { text }
+    ContentBlock::Text { text }
 }
 
-/// The content of a result that is stored under `handle`, in at most `max_bytes` of JSON: the next call, as much text as fits, and a link.
-/// Where not even the next call with its path fits, the handle alone.
+/// Returns the content of a result stored under `handle`, in at most `max_bytes` of JSON: the next call, as much text as
+/// fits, and a link. If not even the next call with its path fits, the content is the handle alone.
 pub fn content_preview(
     result: &Value,
     handle: &Handle,
     call: &Call,
     max_bytes: usize,
-) -> Vec<Block> {
-    let mut shown = blocks(String::new(), &[link_to(handle)], call.rendering);
+) -> Vec<ContentBlock> {
+    let mut shown = content_blocks(String::new(), &[result_link(handle)], call.rendering);
     let room = max_bytes.checked_sub(json_bytes(&shown, Measure::Bare));
-    let excerpt = Preview::of(result).shown;
+    let excerpt = Preview::new(result).excerpt;
     match room.and_then(|room| excerpt.text_within(room, call, handle)) {
-        Some(text) => shown[0] = Block::Text { text },
+        Some(text) => shown[0] = ContentBlock::Text { text },
         None => shown = vec![handle_block(handle, call)],
     }
     shown
 }
 
-/// The structured content of a result that is stored under `handle`, in at most `max_bytes` of JSON. What is cut is listed in its `meta`;
-/// what is whole has none. `None` if not even that fits.
+/// Returns the structured content of a result stored under `handle`, in at most `max_bytes` of JSON. If it is cut, its
+/// `meta` lists the cuts. `None` if not even that fits.
 pub fn structured_preview(
     structured: &Value,
     handle: &Handle,
@@ -209,72 +221,83 @@ pub fn structured_preview(
         max_bytes,
         ..call.budget
     };
-    cut(structured, &at, handle, &budget, call.names)
+    cut_to_budget(structured, &at, handle, &budget, call.name_style)
 }
 
-fn link_to(handle: &Handle) -> Link {
-    Link {
+fn result_link(handle: &Handle) -> ResourceLink {
+    ResourceLink {
         uri: handle.uri(),
         name: "the whole result".to_owned(),
         mime_type: "application/json".to_owned(),
     }
 }
 
-impl Served<Vec<Contents>> {
-    /// What was read at `uri` passes on. What does not fit is kept, and shown in part as one content.
+impl SourceResult<Vec<ResourceContents>> {
+    /// Relays what was read at `uri`. A result that does not fit is stored, and shown in part as one content.
     pub async fn relay(
-        given: Given,
+        given: RelayedResult,
         uri: &str,
         call: &Call,
-        keep: Arc<dyn Keep>,
+        keep: Arc<dyn ResultSink>,
     ) -> Result<Self, Fault> {
-        let (result, handle) = match fitted(given, call, keep).await? {
-            Fitted::Whole(raw) => return Ok(Self::Relayed(raw)),
-            Fitted::Kept { result, handle } => (result, handle),
+        let (result, handle) = match fit_or_store(given, call, keep).await? {
+            FittedResult::Whole(raw) => return Ok(Self::Relayed(raw)),
+            FittedResult::Stored { result, handle } => (result, handle),
         };
         let (excerpt, mime_type) = match &result {
-            Kept::All(result) => {
+            StoredPart::Whole(result) => {
                 let excerpt =
-                    Excerpt::of(&result["contents"], "contents", "text", |one| &one["text"]);
+                    Excerpt::from_items(
+                        &result["contents"],
+                        "contents",
+                        "text",
+                        |one| &one["text"],
+                    );
                 let first = excerpt.first.map(|at| &result["contents"][at]["mimeType"]);
                 let mime_type = first.and_then(Value::as_str).map(str::to_owned);
                 (excerpt, mime_type)
             }
-            // Part of some bytes is nothing to read.
-            Kept::Head(text, _) if text.contains("\"blob\"") => (Excerpt::of_head(""), None),
-            Kept::Head(text, _) => (Excerpt::of_head(text), None),
+            // A part of binary data is useless.
+            StoredPart::Head(text, _) if text.contains("\"blob\"") => {
+                (Excerpt::from_head(""), None)
+            }
+            StoredPart::Head(text, _) => (Excerpt::from_head(text), None),
         };
-        let mut contents = vec![Contents {
+        let mut contents = vec![ResourceContents {
             uri: uri.to_owned(),
             mime_type,
             text: Some(String::new()),
             meta: Some(excerpt.meta(call, &handle)),
-            ..Contents::default()
+            ..ResourceContents::default()
         }];
         let around_bytes = json_bytes(&json!({"contents": contents}), Measure::Bare);
-        contents[0].text = Some(excerpt.within(around_bytes, call, &handle)?);
-        Ok(Self::Ours(contents))
+        contents[0].text = Some(excerpt.text_within_budget(around_bytes, call, &handle)?);
+        Ok(Self::Local(contents))
     }
 }
 
-impl Served<Prompt> {
-    /// A prompt that was filled in passes on. What does not fit is kept, and shown in part as one message.
-    pub async fn relay(given: Given, call: &Call, keep: Arc<dyn Keep>) -> Result<Self, Fault> {
-        let (result, handle) = match fitted(given, call, keep).await? {
-            Fitted::Whole(raw) => return Ok(Self::Relayed(raw)),
-            Fitted::Kept { result, handle } => (result, handle),
+impl SourceResult<Prompt> {
+    /// Relays a filled-in prompt. A result that does not fit is stored, and shown in part as one message.
+    pub async fn relay(
+        given: RelayedResult,
+        call: &Call,
+        keep: Arc<dyn ResultSink>,
+    ) -> Result<Self, Fault> {
+        let (result, handle) = match fit_or_store(given, call, keep).await? {
+            FittedResult::Whole(raw) => return Ok(Self::Relayed(raw)),
+            FittedResult::Stored { result, handle } => (result, handle),
         };
         let excerpt = match &result {
-            Kept::All(result) => {
-                Excerpt::of(&result["messages"], "messages", "content.text", |one| {
+            StoredPart::Whole(result) => {
+                Excerpt::from_items(&result["messages"], "messages", "content.text", |one| {
                     &one["content"]["text"]
                 })
             }
-            Kept::Head(text, _) => Excerpt::of_head(text),
+            StoredPart::Head(text, _) => Excerpt::from_head(text),
         };
         let message = |text| Message {
             role: Role::User,
-            content: Block::Text { text },
+            content: ContentBlock::Text { text },
         };
         let mut prompt = Prompt {
             meta: Some(excerpt.meta(call, &handle)),
@@ -282,60 +305,69 @@ impl Served<Prompt> {
             messages: vec![message(String::new())],
         };
         let around_bytes = json_bytes(&prompt, Measure::Bare);
-        prompt.messages = vec![message(excerpt.within(around_bytes, call, &handle)?)];
-        Ok(Self::Ours(prompt))
+        prompt.messages = vec![message(excerpt.text_within_budget(
+            around_bytes,
+            call,
+            &handle,
+        )?)];
+        Ok(Self::Local(prompt))
     }
 }
 
-/// The texts of a result that does not fit, as one.
+/// The texts of a result that does not fit, joined into one.
 struct Excerpt {
     text: String,
-    /// Which item of the result the first of them is in.
+    /// The index of the item that holds the first text.
     first: Option<usize>,
-    /// Where each of them begins in `text`, and where it stands in what is kept.
-    places: Vec<(usize, String)>,
+    /// For each text, its offset in `text` and its path in the stored result.
+    locations: Vec<(usize, String)>,
 }
 
 impl Excerpt {
-    /// The texts of a list's items. The list stands at `list` in what is kept, and a text at `at` in its item.
-    fn of<'v>(items: &'v Value, list: &str, at: &str, text: fn(&'v Value) -> &'v Value) -> Self {
+    /// Joins the texts of a list's items. `list` is the path of the list in the stored result, `at` that of a text in its item.
+    fn from_items<'v>(
+        items: &'v Value,
+        list: &str,
+        at: &str,
+        text: fn(&'v Value) -> &'v Value,
+    ) -> Self {
         let items = items.as_array().map_or(&[][..], Vec::as_slice);
         let texts = items.iter().enumerate();
         let texts = texts.filter_map(|(index, item)| Some((index, text(item).as_str()?)));
-        let mut excerpt = Self::of_head("");
+        let mut excerpt = Self::from_head("");
         for (index, text) in texts {
             if excerpt.first.is_some() {
                 excerpt.text.push('\n');
             }
             excerpt.first.get_or_insert(index);
             let place = format!("{list}[{index}].{at}");
-            excerpt.places.push((excerpt.text.len(), place));
+            excerpt.locations.push((excerpt.text.len(), place));
             excerpt.text.push_str(text);
         }
         excerpt
     }
 
-    fn of_head(text: &str) -> Self {
+    fn from_head(text: &str) -> Self {
         Self {
             text: text.to_owned(),
             first: None,
-            places: Vec::new(),
+            locations: Vec::new(),
         }
     }
 
-    /// What was cut, and the next call.
+    /// Returns the metadata that reports the cut and names the next call.
     fn meta(&self, call: &Call, handle: &Handle) -> Value {
         let mut arguments = json!({"handle": handle.to_string()});
-        if let Some((_, path)) = self.places.first() {
+        if let Some((_, path)) = self.locations.first() {
             arguments["path"] = path.as_str().into();
         }
-        let next = json!({"tool": call.names.show(READ_TOOL), "arguments": arguments});
+        let next = json!({"tool": call.name_style.apply(READ_TOOL), "arguments": arguments});
         json!({"truncated": true, "handle": handle.to_string(), "next": next})
     }
 
-    /// The way to the whole, in words, and to what follows this text of it.
+    /// Returns the sentence that names the call for the whole result, and the one that continues after this text.
     fn note(call: &Call, handle: &Handle, next: Option<(&str, usize)>) -> String {
-        let read = call.names.show(READ_TOOL);
+        let read = call.name_style.apply(READ_TOOL);
         let next = next.map_or_else(String::new, |(path, offset_chars)| {
             format!(
                 ", or continue with {{\"handle\":\"{handle}\",\"path\":{},\"offset_chars\":{offset_chars}}}",
@@ -343,26 +375,26 @@ impl Excerpt {
             )
         });
         format!(
-            "Result truncated. The whole is kept: read it with {read} {{\"handle\":\"{handle}\"}}{next}.\n"
+            "Result truncated. The whole result is stored: read it with {read} {{\"handle\":\"{handle}\"}}{next}.\n"
         )
     }
 
-    /// What follows the first `bytes` of the text: a path, and the code points of it that were shown.
+    /// Returns where the text continues after its first `bytes`: a path, and the code points of it that were shown.
     fn next(&self, bytes: usize) -> Option<(&str, usize)> {
         if bytes == self.text.len() {
             return None;
         }
-        // A text of which only the line break before it was shown is the next one.
-        let mut places = self.places.iter().rev();
+        // If only the line break before a text was shown, that text is the next one.
+        let mut places = self.locations.iter().rev();
         let (from, path) = places.find(|(from, _)| *from <= bytes + 1)?;
         let shown = &self.text[(*from).min(bytes)..bytes];
         Some((path, shown.chars().count()))
     }
 
-    /// The note and as much of the text as fits into so many bytes of a JSON string without its quotes.
+    /// Returns the note and as much of the text as fits `room` bytes of a JSON string, quotes not counted.
     fn text_within(&self, room: usize, call: &Call, handle: &Handle) -> Option<String> {
-        // The last path with the count of all code points is as long as any note can be.
-        let last = self.places.last();
+        // No note is longer than the one with the last path and the count of all code points.
+        let last = self.locations.last();
         let longest = last.map(|(_, path)| (path.as_str(), self.text.chars().count()));
         let note = Self::note(call, handle, longest);
         let room = room.checked_sub(json_string_bytes(&note) - 2)?;
@@ -370,12 +402,17 @@ impl Excerpt {
         Some(Self::note(call, handle, self.next(shown.len())) + shown)
     }
 
-    /// The note and as much of the text as fits beside so many bytes.
-    fn within(&self, around_bytes: usize, call: &Call, handle: &Handle) -> Result<String, Fault> {
+    /// Returns the note and as much of the text as fits the budget after `around_bytes`.
+    fn text_within_budget(
+        &self,
+        around_bytes: usize,
+        call: &Call,
+        handle: &Handle,
+    ) -> Result<String, Fault> {
         let room = call.budget.max_bytes.checked_sub(around_bytes);
-        // The quotes of the text are around it already.
+        // `around_bytes` includes the quotes of the text.
         room.and_then(|room| self.text_within(room, call, handle))
-            .ok_or_else(|| too_small(call, handle))
+            .ok_or_else(|| budget_too_small(call, handle))
     }
 }
 
@@ -387,7 +424,7 @@ fn is_error(raw: &RawValue) -> bool {
         #[serde(default)]
         is_error: bool,
     }
-    // Most results do not name it, or say at once that it is not so.
+    // Most results do not have the member, or have it as false.
     let mut named = raw.get().match_indices(NAME);
     let may_be = named.any(|(at, _)| {
         let after = raw.get()[at + NAME.len()..].trim_start();
@@ -397,19 +434,19 @@ fn is_error(raw: &RawValue) -> bool {
     may_be && serde_json::from_str::<Outcome>(raw.get()).is_ok_and(|outcome| outcome.is_error)
 }
 
-/// What can be shown of a result that does not fit.
+/// The parts of a result that a preview can show.
 struct Preview<'r> {
-    shown: Excerpt,
+    excerpt: Excerpt,
     content: Option<&'r Value>,
     structured: Option<&'r Value>,
     is_error: bool,
 }
 
 impl<'r> Preview<'r> {
-    fn of(result: &'r Value) -> Self {
+    fn new(result: &'r Value) -> Self {
         let content = &result["content"];
         Self {
-            shown: Excerpt::of(content, "content", "text", |block| &block["text"]),
+            excerpt: Excerpt::from_items(content, "content", "text", |block| &block["text"]),
             content: Some(content),
             structured: Some(&result["structuredContent"]).filter(|value| value.is_object()),
             is_error: result["isError"] == true,
@@ -417,11 +454,11 @@ impl<'r> Preview<'r> {
     }
 }
 
-/// As much of a result as fits, or the way to it alone. A result without structured content stays without: a client that has such content
-/// shows its model nothing else.
-fn in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Reply {
-    shown_in_part(preview, call, handle).unwrap_or_else(|| {
-        let mut reply = Reply::handle_alone(handle, preview.is_error, call);
+/// Returns a reply with as much of a result as fits, or with the handle alone. A result without structured content stays
+/// without: a client that gets structured content shows its model nothing else.
+fn preview_reply(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Reply {
+    try_preview_reply(preview, call, handle).unwrap_or_else(|| {
+        let mut reply = Reply::handle_only(handle, preview.is_error, call);
         if preview.structured.is_none() {
             reply.structured_content = None;
         }
@@ -429,21 +466,25 @@ fn in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Reply {
     })
 }
 
-fn shown_in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Option<Reply> {
+fn try_preview_reply(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Option<Reply> {
     let structured = preview.structured.filter(|_| call.rendering.structured);
-    // Before anything is measured: that it failed takes room, too.
+    // Set before anything is measured, since `isError` takes space too.
     let mut reply = Reply {
         is_error: preview.is_error,
-        structured_content: structured.map(|_| written(&json!({}))),
-        ..Reply::of_blocks(blocks(String::new(), &[link_to(handle)], call.rendering))
+        structured_content: structured.map(|_| to_raw_json(&json!({}))),
+        ..Reply::from_blocks(content_blocks(
+            String::new(),
+            &[result_link(handle)],
+            call.rendering,
+        ))
     };
     let room = call.budget.max_bytes.checked_sub(reply.bytes())?;
     let mut text_room = room;
     if let Some(structured) = structured {
         text_room = TEXT_BYTES.min(room / 4);
         let structured = structured_preview(structured, handle, call, room - text_room)?;
-        reply.structured_content = Some(written(&structured));
-        // What is whole is not marked as cut. Content that shows nothing names the next call.
+        reply.structured_content = Some(to_raw_json(&structured));
+        // Content that fits is not marked as cut. Empty content is replaced by the next call.
         if let Some(content) = preview.content
             && content.as_array().is_some_and(|blocks| !blocks.is_empty())
             && json_bytes(content, Measure::Bare) <= text_room
@@ -454,13 +495,13 @@ fn shown_in_part(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Option<
             }
             return Some(Reply {
                 is_error: preview.is_error,
-                relayed: Some(written(&result)),
-                ..Reply::of_blocks(Vec::new())
+                relayed: Some(to_raw_json(&result)),
+                ..Reply::from_blocks(Vec::new())
             });
         }
     }
-    let text = preview.shown.text_within(text_room, call, handle)?;
-    reply.content[0] = Block::Text { text };
+    let text = preview.excerpt.text_within(text_room, call, handle)?;
+    reply.content[0] = ContentBlock::Text { text };
     debug_assert!(reply.bytes() <= call.budget.max_bytes, "the rooms add up");
     Some(reply)
 }

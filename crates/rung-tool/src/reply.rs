@@ -1,8 +1,8 @@
-//! What goes out. One answer, in the three forms that clients read: text, structured, links.
+//! The reply of a call, in the three forms that clients read: text, structured content, links.
 //!
 //! A text-only client reads the text block, a structured one `structuredContent`, a third follows resource
-//! links. Each must be able to get to all of the answer alone, so where an answer does not fit, each is told
-//! what was cut and where the rest is. Nothing else builds these shapes.
+//! links. Each form alone must lead to the whole result, so if a result does not fit, each form says
+//! what was cut and where the rest is. No other module builds these shapes.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -16,31 +16,31 @@ use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use crate::names::Names;
-use crate::resource::Contents;
+use crate::names::NameStyle;
+use crate::resource::ResourceContents;
 use crate::source::Call;
 
-/// The tool that reads what was kept.
+/// The tool that reads stored results.
 pub(crate) const READ_TOOL: &str = "rung.read";
-/// The most that a text beside structured content takes of a reply that was cut.
+/// Bytes of the text in a reply that was cut and has structured content, at most.
 pub(crate) const TEXT_BYTES: usize = 8 << 10;
-/// Set aside in `meta` for everything but the records: handle, next call and their names.
+/// Bytes reserved in `meta` for everything but the records: handle, next call and their names.
 const META_BYTES: usize = 512;
-/// A path longer than this is left out of the next call, which then begins at the top.
+/// A longer path is left out of the next call, which then starts at the root.
 const NEXT_PATH_BYTES: usize = 120;
 
-/// What a tool gives.
+/// The output of a tool.
 #[derive(Debug, Clone)]
-pub struct Answer<T> {
-    /// The facts.
+pub struct ToolOutput<T> {
+    /// The structured content.
     pub data: T,
-    /// The facts in words, where compact JSON is not the best text for them.
+    /// The text block, if it is not the compact JSON of `data`.
     pub text: Option<String>,
-    /// Where more of them can be read as resources.
-    pub links: Vec<Link>,
+    /// Resources with more data.
+    pub links: Vec<ResourceLink>,
 }
 
-impl<T> From<T> for Answer<T> {
+impl<T> From<T> for ToolOutput<T> {
     fn from(data: T) -> Self {
         Self {
             data,
@@ -50,12 +50,12 @@ impl<T> From<T> for Answer<T> {
     }
 }
 
-impl<T: Serialize> Answer<T> {
-    /// Bytes of the reply that gives this answer whole.
+impl<T: Serialize> ToolOutput<T> {
+    /// Returns the bytes of a reply that contains this whole output.
     pub fn reply_bytes(&self, rendering: Rendering) -> usize {
         let around = Reply {
-            content: blocks(String::new(), &self.links, rendering),
-            structured_content: rendering.structured.then(|| written(&json!({}))),
+            content: content_blocks(String::new(), &self.links, rendering),
+            structured_content: rendering.structured.then(|| to_raw_json(&json!({}))),
             is_error: false,
             fault: None,
             relayed: None,
@@ -64,7 +64,7 @@ impl<T: Serialize> Answer<T> {
             Some(text) => json_string_bytes(text) - 2,
             None => json_bytes(&self.data, Measure::Quoted),
         };
-        // In place of the empty object.
+        // Replaces the two bytes of the empty object.
         let data_bytes = if rendering.structured {
             json_bytes(&self.data, Measure::Bare) - 2
         } else {
@@ -74,24 +74,24 @@ impl<T: Serialize> Answer<T> {
     }
 }
 
-/// A resource that belongs to an answer.
+/// A link to a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Link {
-    /// Its address.
+pub struct ResourceLink {
+    /// The URI.
     pub uri: String,
-    /// What to call it.
+    /// The name to show.
     pub name: String,
-    /// Its media type.
+    /// The media type.
     #[serde(rename = "mimeType")]
     pub mime_type: String,
 }
 
-/// Which forms a caller can read. Text always goes along.
+/// The forms that a caller can read. Text is always sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rendering {
-    /// `structuredContent` is sent.
+    /// True if `structuredContent` is sent.
     pub structured: bool,
-    /// Resource links are sent.
+    /// True if resource links are sent.
     pub links: bool,
 }
 
@@ -104,52 +104,52 @@ impl Default for Rendering {
     }
 }
 
-/// One block of content.
+/// A content block.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Block {
+pub enum ContentBlock {
     /// Text for the model.
     Text {
         /// The text.
         text: String,
     },
-    /// A picture.
+    /// An image.
     #[serde(rename_all = "camelCase")]
     Image {
-        /// Its bytes in base64.
+        /// The bytes in base64.
         data: String,
-        /// Its media type.
+        /// The media type.
         mime_type: String,
     },
-    /// A sound.
+    /// Audio.
     #[serde(rename_all = "camelCase")]
     Audio {
-        /// Its bytes in base64.
+        /// The bytes in base64.
         data: String,
-        /// Its media type.
+        /// The media type.
         mime_type: String,
     },
-    /// A resource to be read.
-    ResourceLink(Link),
-    /// A resource that comes along.
+    /// A link to a resource.
+    ResourceLink(ResourceLink),
+    /// An embedded resource.
     Resource {
-        /// What it holds.
-        resource: Contents,
+        /// The contents of the resource.
+        resource: ResourceContents,
     },
 }
 
-/// A reply, ready to be sent. Serialised, it is the result of a tool call.
+/// A reply, ready to be sent. It serialises to the result of a tool call.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    /// What every client reads.
-    pub content: Vec<Block>,
-    /// What programs read, written once: whoever measures it or sends it does not write it again.
+    /// The content blocks.
+    pub content: Vec<ContentBlock>,
+    /// The structured content, serialised once: measuring and sending it does not serialise it again.
     pub structured_content: Option<Box<RawValue>>,
-    /// Whether the call failed.
+    /// True if the call failed.
     pub is_error: bool,
-    /// Why, for whoever called within this process.
+    /// The fault of a failed call, for callers within this process.
     pub fault: Option<Fault>,
-    /// All of it as another server gave it, to be passed on byte for byte. Then there is nothing else here.
+    /// The whole result as another server sent it, passed on byte for byte. If set, `content` and `structured_content` are empty.
     pub relayed: Option<Box<RawValue>>,
 }
 
@@ -170,16 +170,16 @@ impl Serialize for Reply {
     }
 }
 
-/// Something as JSON, for a reply.
-pub fn written(value: &impl Serialize) -> Box<RawValue> {
+/// Serialises a value for a reply.
+pub fn to_raw_json(value: &impl Serialize) -> Box<RawValue> {
     to_raw_value(value).expect("what a tool gives is JSON")
 }
 
-/// Keeps what was too large for a reply.
-pub trait Keep: Send + Sync + 'static {
-    /// Keeps `body` for the bearer of `permit`, with memory that does not grow with it. When this returns, it can
+/// Stores results that are too large for a reply.
+pub trait ResultSink: Send + Sync + 'static {
+    /// Stores `body` for the bearer of `permit`, in constant memory. When this returns, the result can
     /// be read under the handle.
-    fn keep(
+    fn store(
         &self,
         permit: &Permit,
         content_type: &str,
@@ -188,21 +188,21 @@ pub trait Keep: Send + Sync + 'static {
 }
 
 impl Reply {
-    /// The text of the first block.
+    /// Returns the text of the first block, or an empty string.
     pub fn text(&self) -> &str {
         match self.content.first() {
-            Some(Block::Text { text }) => text,
+            Some(ContentBlock::Text { text }) => text,
             _ => "",
         }
     }
 
-    /// A reply of one text.
-    pub fn of_text(text: impl Into<String>) -> Self {
-        Self::of_blocks(vec![Block::Text { text: text.into() }])
+    /// Creates a reply of one text block.
+    pub fn from_text(text: impl Into<String>) -> Self {
+        Self::from_blocks(vec![ContentBlock::Text { text: text.into() }])
     }
 
-    /// A reply of such blocks.
-    pub fn of_blocks(content: Vec<Block>) -> Self {
+    /// Creates a reply of content blocks.
+    pub fn from_blocks(content: Vec<ContentBlock>) -> Self {
         Self {
             content,
             structured_content: None,
@@ -212,16 +212,16 @@ impl Reply {
         }
     }
 
-    /// The reply to an answer: all of it where it fits, else as much as fits and the way to the rest.
-    pub async fn of(
-        answer: Answer<Value>,
+    /// Creates the reply for a tool's output: the whole output if it fits, else as much as fits and the call that reads the rest.
+    pub async fn from_output(
+        answer: ToolOutput<Value>,
         call: &Call,
-        keep: Arc<dyn Keep>,
+        keep: Arc<dyn ResultSink>,
     ) -> Result<Self, Fault> {
         render(answer, call, keep).await
     }
 
-    /// The reply to a call that failed.
+    /// Creates the reply of a failed call.
     pub fn failed(fault: &Fault, face: Face, call: &Call) -> Self {
         let fault = if fault.message().len() > ERROR_BYTES {
             let said = format!("{}…", head(fault.message(), ERROR_BYTES));
@@ -247,13 +247,13 @@ impl Reply {
             Face::Datalevin => body.to_string(),
         };
         let mut reply = Self {
-            content: vec![Block::Text { text }],
-            structured_content: call.rendering.structured.then(|| written(&body)),
+            content: vec![ContentBlock::Text { text }],
+            structured_content: call.rendering.structured.then(|| to_raw_json(&body)),
             is_error: true,
             fault: Some(fault.clone()),
             relayed: None,
         };
-        // Where even that is too much, it is said to whoever reads.
+        // If even that is too large, only the text is sent.
         if reply.bytes() > call.budget.max_bytes {
             reply.structured_content = None;
             let room = call
@@ -261,20 +261,22 @@ impl Reply {
                 .max_bytes
                 .saturating_sub(reply.bytes_without_text());
             let text = head(reply.text(), room).to_owned();
-            reply.content = vec![Block::Text { text }];
+            reply.content = vec![ContentBlock::Text { text }];
         }
         reply
     }
 
-    /// Its bytes, as it will be sent.
+    /// Returns the bytes of the serialised reply.
     ///
-    /// Reckoned and not written, since a reply is measured more often than it is sent.
+    /// Computed without serialising, since a reply is measured more often than it is sent.
     pub fn bytes(&self) -> usize {
         if let Some(relayed) = &self.relayed {
             return relayed.get().len();
         }
-        let block = |block: &Block| match block {
-            Block::Text { text } => r#"{"type":"text","text":}"#.len() + json_string_bytes(text),
+        let block = |block: &ContentBlock| match block {
+            ContentBlock::Text { text } => {
+                r#"{"type":"text","text":}"#.len() + json_string_bytes(text)
+            }
             other => json_bytes(other, Measure::Bare),
         };
         let commas = self.content.len().saturating_sub(1);
@@ -295,81 +297,87 @@ impl Reply {
     }
 }
 
-/// Makes the reply to an answer: all of it where it fits, else as much as fits and the way to the rest.
+/// Creates the reply for a tool's output: the whole output if it fits, else as much as fits and the call that reads the rest.
 pub(crate) async fn render(
-    answer: Answer<Value>,
+    answer: ToolOutput<Value>,
     call: &Call,
-    keep: Arc<dyn Keep>,
+    keep: Arc<dyn ResultSink>,
 ) -> Result<Reply, Fault> {
     if fits(&answer, call) {
-        return Ok(whole(answer, call.rendering));
+        return Ok(whole_reply(answer, call.rendering));
     }
     let handle = {
         let body = std::io::Cursor::new(answer.data.to_string());
-        kept(call, keep, body).await?
+        store_result(call, keep, body).await?
     };
-    in_part(&answer, call, &handle)
+    cut_reply(&answer, call, &handle)
 }
 
-/// Keeps the JSON of a result.
-pub(crate) async fn kept(
+/// Stores the JSON of a result.
+pub(crate) async fn store_result(
     call: &Call,
-    keep: Arc<dyn Keep>,
+    keep: Arc<dyn ResultSink>,
     mut body: impl Read + Send + 'static,
 ) -> Result<Handle, Fault> {
     let permit = call.permit.clone();
-    // The store waits for the disk.
-    let kept = move || keep.keep(&permit, "application/json", &mut body);
+    // The store blocks on the disk.
+    let kept = move || keep.store(&permit, "application/json", &mut body);
     tokio::task::spawn_blocking(kept)
         .await
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))
         .flatten()
-        .map_err(|fault| not_kept(&fault))
+        .map_err(|fault| storage_fault(&fault))
 }
 
-/// The tool did what it was asked to; only its answer is lost. Whoever called must not think otherwise.
-fn not_kept(fault: &Fault) -> Fault {
+/// Returns the fault for a result that could not be stored. The call itself was done, and the client must not repeat it.
+fn storage_fault(fault: &Fault) -> Fault {
     let message = format!(
-        "the call was done, but its result is too large to send and could not be kept: {fault}"
+        "the call succeeded, but its result is too large to send and could not be stored: {fault}"
     );
     Fault::new(fault.code(), message)
-        .with_hint("do not repeat a call that changes something; ask for less of its result")
+        .with_hint("do not repeat a call that changes something; request less of its result")
 }
 
-/// Whether the whole answer fits, found out without writing it.
-fn fits(answer: &Answer<Value>, call: &Call) -> bool {
+/// Returns true if the whole output fits, without serialising it.
+fn fits(answer: &ToolOutput<Value>, call: &Call) -> bool {
     call.budget.allows_items(&answer.data)
         && answer.reply_bytes(call.rendering) <= call.budget.max_bytes
 }
 
-fn whole(answer: Answer<Value>, rendering: Rendering) -> Reply {
+fn whole_reply(answer: ToolOutput<Value>, rendering: Rendering) -> Reply {
     let text = answer.text.unwrap_or_else(|| answer.data.to_string());
     Reply {
-        content: blocks(text, &answer.links, rendering),
-        structured_content: rendering.structured.then(|| written(&answer.data)),
+        content: content_blocks(text, &answer.links, rendering),
+        structured_content: rendering.structured.then(|| to_raw_json(&answer.data)),
         is_error: false,
         fault: None,
         relayed: None,
     }
 }
 
-pub(crate) fn blocks(text: String, links: &[Link], rendering: Rendering) -> Vec<Block> {
+pub(crate) fn content_blocks(
+    text: String,
+    links: &[ResourceLink],
+    rendering: Rendering,
+) -> Vec<ContentBlock> {
     let links = if rendering.links { links } else { &[] };
-    let links = links.iter().cloned().map(Block::ResourceLink);
-    std::iter::once(Block::Text { text }).chain(links).collect()
+    let links = links.iter().cloned().map(ContentBlock::ResourceLink);
+    std::iter::once(ContentBlock::Text { text })
+        .chain(links)
+        .collect()
 }
 
-/// The reply to an answer that is kept under `handle`.
+/// Creates the reply for an output that is stored under `handle`.
 ///
-/// How the room is shared depends on the budget alone, never on how much of it one form happened to use:
+/// The split of the space depends on the budget alone, never on how much of it one form used:
 /// so a larger budget shows no less in either form.
-fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply, Fault> {
-    let link = Link {
+fn cut_reply(answer: &ToolOutput<Value>, call: &Call, handle: &Handle) -> Result<Reply, Fault> {
+    let link = ResourceLink {
         uri: handle.uri(),
         name: "the whole result".to_owned(),
         mime_type: "application/json".to_owned(),
     };
-    // The tool's own links go along as long as they leave room for what they belong to.
+    // The tool's own links are included as long as they leave space for the output itself.
     let mut links = vec![link];
     let mut link_bytes = 0;
     for link in &answer.links {
@@ -380,13 +388,13 @@ fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply
         links.push(link.clone());
     }
     let mut reply = Reply {
-        content: blocks(String::new(), &links, call.rendering),
-        structured_content: call.rendering.structured.then(|| written(&json!({}))),
+        content: content_blocks(String::new(), &links, call.rendering),
+        structured_content: call.rendering.structured.then(|| to_raw_json(&json!({}))),
         is_error: false,
         fault: None,
         relayed: None,
     };
-    let too_small = || too_small(call, handle);
+    let too_small = || budget_too_small(call, handle);
     let room = call
         .budget
         .max_bytes
@@ -402,35 +410,42 @@ fn in_part(answer: &Answer<Value>, call: &Call, handle: &Handle) -> Result<Reply
             max_bytes: room - text_room,
             ..call.budget
         };
-        let shown = cut(&answer.data, &Path::root(), handle, &budget, call.names);
-        reply.structured_content = Some(written(&shown.ok_or_else(too_small)?));
+        let shown = cut_to_budget(
+            &answer.data,
+            &Path::root(),
+            handle,
+            &budget,
+            call.name_style,
+        );
+        reply.structured_content = Some(to_raw_json(&shown.ok_or_else(too_small)?));
     }
     let text = cut_text(answer, handle, text_room, call).ok_or_else(too_small)?;
-    reply.content[0] = Block::Text { text };
+    reply.content[0] = ContentBlock::Text { text };
     debug_assert!(reply.bytes() <= call.budget.max_bytes, "the rooms add up");
     Ok(reply)
 }
 
-/// The fault of a reply of which not even the way to its result fits.
-pub(crate) fn too_small(call: &Call, handle: &Handle) -> Fault {
-    let read = call.names.show(READ_TOOL);
-    let hint = format!("the result is kept: read it with {read} {{\"handle\":\"{handle}\"}}");
+/// Returns the fault for a budget that does not even hold the call that reads the result.
+pub(crate) fn budget_too_small(call: &Call, handle: &Handle) -> Fault {
+    let read = call.name_style.apply(READ_TOOL);
+    let hint = format!("the result is stored: read it with {read} {{\"handle\":\"{handle}\"}}");
     Fault::new(Code::BudgetTooSmall, "the reply does not fit its budget").with_hint(hint)
 }
 
-/// The data, which stands at `at` in what is kept, in at most `budget`, with a `meta` that says what was cut. `None` if not even that fits.
-pub(crate) fn cut(
+/// Cuts the data to `budget` and adds a `meta` that lists the cuts. `at` is the path of the data in the stored result.
+/// `None` if not even `meta` fits.
+pub(crate) fn cut_to_budget(
     data: &Value,
     at: &Path,
     handle: &Handle,
     budget: &Budget,
-    names: Names,
+    names: NameStyle,
 ) -> Option<Value> {
     let fitted = fit(data, at, &budget.less(META_BYTES)).ok()?;
     if fitted.cuts.is_empty() {
         return Some(fitted.value);
     }
-    // Where nothing of it fits, the way to it still does.
+    // If nothing of the value fits, `meta` still does.
     let mut value = match fitted.value {
         Value::Object(members) => Value::Object(members),
         _ => json!({}),
@@ -444,11 +459,11 @@ pub(crate) fn cut(
     meta["truncated"] = true.into();
     meta["truncations"] = serde_json::to_value(&fitted.cuts).ok()?;
     meta["handle"] = handle.to_string().into();
-    meta["next"] = json!({"tool": names.show(READ_TOOL), "arguments": next});
+    meta["next"] = json!({"tool": names.apply(READ_TOOL), "arguments": next});
     Some(value)
 }
 
-/// What to call for what the most telling cut left out.
+/// Returns the arguments of the call that reads what the first specific cut left out.
 fn next_call(handle: &Handle, cuts: &[Cut]) -> Value {
     let mut arguments = json!({"handle": handle.to_string()});
     let telling = cuts.iter().find(|cut| !matches!(cut, Cut::Bytes { .. }));
@@ -465,12 +480,17 @@ fn next_call(handle: &Handle, cuts: &[Cut]) -> Value {
     arguments
 }
 
-/// The text block in at most `room` bytes of a JSON string: the next call first, since it must not be lost.
-fn cut_text(answer: &Answer<Value>, handle: &Handle, room: usize, call: &Call) -> Option<String> {
-    let read = call.names.show(READ_TOOL);
+/// Returns the text block in at most `room` bytes of a JSON string. The next call comes first, since it must not be lost.
+fn cut_text(
+    answer: &ToolOutput<Value>,
+    handle: &Handle,
+    room: usize,
+    call: &Call,
+) -> Option<String> {
+    let read = call.name_style.apply(READ_TOOL);
     let note = format!(
-        "Result truncated. The whole is kept: read it with {read} {{\"handle\":\"{handle}\"}}, or a part of \
-         it with a \"path\" as well.\n"
+        "Result truncated. The whole result is stored: read it with {read} {{\"handle\":\"{handle}\"}}; add a \"path\" to \
+         read one part.\n"
     );
     let room = room.checked_sub(json_string_bytes(&note) - 2)?;
     let shown = if let Some(text) = &answer.text {
@@ -481,9 +501,15 @@ fn cut_text(answer: &Answer<Value>, handle: &Handle, room: usize, call: &Call) -
             measure: Measure::Quoted,
             ..call.budget
         };
-        // Where there is no room for a preview, the note says enough.
-        cut(&answer.data, &Path::root(), handle, &budget, call.names)
-            .map_or_else(String::new, |value| value.to_string())
+        // If there is no space for a preview, the note is enough.
+        cut_to_budget(
+            &answer.data,
+            &Path::root(),
+            handle,
+            &budget,
+            call.name_style,
+        )
+        .map_or_else(String::new, |value| value.to_string())
     };
     Some(note + &shown)
 }

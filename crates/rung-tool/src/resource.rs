@@ -1,4 +1,4 @@
-//! What can be read by its address.
+//! Resources: contents that are read by URI.
 
 use std::sync::Arc;
 
@@ -9,143 +9,145 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::conversation::Conversation;
-use crate::relay::Served;
-use crate::source::{Call, Pending};
+use crate::relay::SourceResult;
+use crate::source::{BoxFuture, Call};
 
-/// A resource, described.
+/// The description of a resource.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceCard {
-    /// Its address.
+    /// The URI.
     pub uri: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its name for people.
+    /// The title to show to people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it holds.
+    /// The purpose of the resource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Its media type.
+    /// The media type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// Its bytes.
+    /// The size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// The resource as another server lists it, to be passed on byte for byte but for its address and its name.
+    /// The definition as another server lists it, passed on byte for byte except for its URI and its name.
     #[serde(skip)]
     pub listed: Option<Arc<RawValue>>,
 }
 
-/// Addresses of one shape, as RFC 6570 writes them.
+/// The description of a resource template (RFC 6570).
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateCard {
-    /// The shape.
+    /// The URI template.
     pub uri_template: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its name for people.
+    /// The title to show to people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What such addresses hold.
+    /// The purpose of the matching resources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Their media type.
+    /// The media type of the matching resources.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// The shape as another server lists it, to be passed on byte for byte but for itself and its name.
+    /// The definition as another server lists it, passed on byte for byte except for its template and its name.
     #[serde(skip)]
     pub listed: Option<Arc<RawValue>>,
 }
 
-/// What stands at an address: text, or bytes in base64.
+/// The contents of a resource: text, or bytes in base64.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Contents {
-    /// The address.
+pub struct ResourceContents {
+    /// The URI.
     pub uri: String,
     /// The media type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime_type: Option<String>,
-    /// The text.
+    /// The text, if the contents are text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The bytes.
+    /// The bytes in base64, if the contents are binary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
-    /// Facts about it.
+    /// MCP metadata.
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
 }
 
-/// What is being completed.
+/// The value that is being completed.
 #[derive(Debug, Clone, Copy)]
-pub struct Partial<'a> {
-    /// The argument.
+pub struct CompletionQuery<'a> {
+    /// The name of the argument or variable.
     pub argument: &'a str,
-    /// What is written of it so far.
+    /// The part of the value that is written so far.
     pub value: &'a str,
-    /// The arguments that are known already.
+    /// The arguments that are already known.
     pub context: &'a Map<String, Value>,
 }
 
-/// A place where resources come from. What a permit may not see is absent.
+/// A source of resources. Resources that a permit may not see are absent.
 pub trait ResourceSource: Send + Sync {
-    /// The resources that `permit` may read, always in the same order.
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>>;
+    /// Lists the resources that `permit` may read, always in the same order.
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<ResourceCard>, Fault>>;
 
-    /// The shapes of further addresses that `permit` may read, always in the same order.
-    fn templates<'a>(&'a self, permit: &'a Permit)
-    -> Pending<'a, Result<Vec<TemplateCard>, Fault>>;
+    /// Lists the resource templates that `permit` may read, always in the same order.
+    fn templates<'a>(
+        &'a self,
+        permit: &'a Permit,
+    ) -> BoxFuture<'a, Result<Vec<TemplateCard>, Fault>>;
 
-    /// Reads one, within the call's budget. `None` where nothing of this source's stands at the address.
+    /// Reads a resource within the call's budget; `None` if this source has none at the URI.
     fn read<'a>(
         &'a self,
         call: &'a Call,
         uri: &'a str,
-    ) -> Pending<'a, Result<Option<Served<Vec<Contents>>>, Fault>>;
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<ResourceContents>>>, Fault>>;
 
-    /// Values for a variable of `template`; `None` where it is not ours.
+    /// Returns values for a variable of `template`; `None` if the template is not this source's.
     fn complete<'a>(
         &'a self,
         permit: &'a Permit,
         template: &'a str,
-        partial: Partial<'a>,
-    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>>;
+        partial: CompletionQuery<'a>,
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<String>>>, Fault>>;
 
-    /// Whether changes of a resource are told.
+    /// Returns true if the source reports changes of single resources.
     fn tells_updates(&self) -> bool {
         false
     }
 
-    /// Somebody begins to listen to a resource, or does no longer: once each for a session or a stream, whatever it
-    /// asks twice. What changes is told as all changes are.
+    /// Subscribes to a resource (`on`) or unsubscribes. Called once each per session or stream, even if the client
+    /// repeats its request. Changes are reported as [`crate::Change::Resource`].
     fn watch<'a>(
         &'a self,
-        listener: &'a Watcher,
+        listener: &'a ResourceSubscriber,
         uri: &'a str,
         on: bool,
-    ) -> Pending<'a, Result<(), Fault>> {
+    ) -> BoxFuture<'a, Result<(), Fault>> {
         let _ = (listener, uri, on);
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
-/// Somebody who listens to resources.
+/// A client that subscribes to resources.
 #[derive(Debug, Clone)]
-pub struct Watcher {
-    /// Who, and what they may do.
+pub struct ResourceSubscriber {
+    /// The caller and its grant.
     pub permit: Permit,
-    /// In which conversation, where they have one.
+    /// The client's conversation, if any.
     pub conversation: Option<Conversation>,
 }
 
-/// Several sources as one: the first that has it answers.
-pub struct Resources(pub Vec<Arc<dyn ResourceSource>>);
+/// Several sources as one: the first that has a resource answers.
+pub struct ResourceSources(pub Vec<Arc<dyn ResourceSource>>);
 
-impl ResourceSource for Resources {
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
+impl ResourceSource for ResourceSources {
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<ResourceCard>, Fault>> {
         Box::pin(async move {
             let mut all = Vec::new();
             for source in &self.0 {
@@ -158,7 +160,7 @@ impl ResourceSource for Resources {
     fn templates<'a>(
         &'a self,
         permit: &'a Permit,
-    ) -> Pending<'a, Result<Vec<TemplateCard>, Fault>> {
+    ) -> BoxFuture<'a, Result<Vec<TemplateCard>, Fault>> {
         Box::pin(async move {
             let mut all = Vec::new();
             for source in &self.0 {
@@ -172,7 +174,7 @@ impl ResourceSource for Resources {
         &'a self,
         call: &'a Call,
         uri: &'a str,
-    ) -> Pending<'a, Result<Option<Served<Vec<Contents>>>, Fault>> {
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<ResourceContents>>>, Fault>> {
         Box::pin(async move {
             for source in &self.0 {
                 if let Some(contents) = source.read(call, uri).await? {
@@ -187,8 +189,8 @@ impl ResourceSource for Resources {
         &'a self,
         permit: &'a Permit,
         template: &'a str,
-        partial: Partial<'a>,
-    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
+        partial: CompletionQuery<'a>,
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<String>>>, Fault>> {
         Box::pin(async move {
             for source in &self.0 {
                 if let Some(values) = source.complete(permit, template, partial).await? {
@@ -203,13 +205,13 @@ impl ResourceSource for Resources {
         self.0.iter().any(|source| source.tells_updates())
     }
 
-    // Whose it is, each of them knows.
+    // Each source ignores resources that are not its own.
     fn watch<'a>(
         &'a self,
-        listener: &'a Watcher,
+        listener: &'a ResourceSubscriber,
         uri: &'a str,
         on: bool,
-    ) -> Pending<'a, Result<(), Fault>> {
+    ) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             for source in &self.0 {
                 source.watch(listener, uri, on).await?;

@@ -1,4 +1,4 @@
-//! Anything that offers tools: our own boxes, and other servers.
+//! Sources of tools: toolboxes and other servers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,102 +10,102 @@ use rung_ladder::{Budget, head};
 use serde_json::value::RawValue;
 
 use crate::card::Card;
-use crate::names::Names;
-use crate::peer::{Nobody, Peer};
+use crate::names::NameStyle;
+use crate::peer::{NullPeer, Peer};
 use crate::reply::{Rendering, Reply};
 
-/// An answer that is not there yet.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A boxed future.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Who calls, and what the answer may cost.
+/// The context of one call: the caller, and the limits of the reply.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Who, and what they may do.
+    /// The caller and its grant.
     pub permit: Permit,
-    /// The bound of the reply.
+    /// The budget of the reply.
     pub budget: Budget,
-    /// Bytes of the message around the reply, which the budget does not have.
-    pub around_bytes: usize,
+    /// Bytes of the message around the reply, which do not count against the budget.
+    pub envelope_bytes: usize,
     /// The forms the caller can read.
     pub rendering: Rendering,
-    /// When the answer is no longer wanted.
+    /// The instant after which the call is abandoned.
     pub deadline: Option<Instant>,
-    /// By which names the caller knows tools.
-    pub names: Names,
-    /// Whom to tell, and to ask, on the way.
+    /// The form of tool names that the caller uses.
+    pub name_style: NameStyle,
+    /// The client, for progress, log messages and questions during the call.
     pub peer: Arc<dyn Peer>,
-    /// How the caller traces it across processes.
+    /// The caller's trace context.
     pub trace: Option<Arc<Trace>>,
-    /// How long the caller waits for what is not ready yet, where it says so: `rung/wait_ms` in `_meta`. A caller that asks once, as
-    /// a command does, cannot come back later.
+    /// The time that the caller waits for results that are not ready yet, from `rung/wait_ms` in `_meta`. Set by callers
+    /// that cannot call again later, such as a command.
     pub wait: Option<Duration>,
 }
 
-/// What is said in `_meta` to trace a call across processes, as W3C has it: `traceparent`, `tracestate`, `baggage`.
+/// The W3C trace context in `_meta`: `traceparent`, `tracestate`, `baggage`.
 pub type Trace = Vec<(&'static str, String)>;
 
 impl Call {
-    /// A call with the usual budget, every rendering and no deadline.
+    /// Creates a call with the default budget, every rendering and no deadline.
     pub fn new(permit: Permit) -> Self {
         Self {
             permit,
             budget: Budget::default(),
-            around_bytes: 0,
+            envelope_bytes: 0,
             rendering: Rendering::default(),
             deadline: None,
-            names: Names::default(),
-            peer: Arc::new(Nobody),
+            name_style: NameStyle::default(),
+            peer: Arc::new(NullPeer),
             trace: None,
             wait: None,
         }
     }
 }
 
-/// A place where tools come from.
+/// A source of tools.
 ///
-/// What a permit may not use is absent from all three: not listed, not described, not called, and
-/// reported as a name that does not exist.
+/// A tool that a permit may not use is absent from all three methods: it is not listed, not described, not called,
+/// and is reported as a name that does not exist.
 pub trait ToolSource: Send + Sync {
-    /// The tools that `permit` may use, always in the same order.
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>>;
+    /// Lists the tools that `permit` may use, always in the same order.
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<Card>, Fault>>;
 
-    /// One of them.
+    /// Describes one tool.
     fn describe<'a>(
         &'a self,
         permit: &'a Permit,
         name: &'a str,
-    ) -> Pending<'a, Result<Card, Fault>>;
+    ) -> BoxFuture<'a, Result<Card, Fault>>;
 
-    /// Calls one, with its arguments as they came. What goes wrong is in the reply.
+    /// Calls a tool with its unparsed arguments. Errors are in the reply.
     fn call<'a>(
         &'a self,
         call: &'a Call,
         name: &'a str,
         arguments: &'a RawValue,
-    ) -> Pending<'a, Reply>;
+    ) -> BoxFuture<'a, Reply>;
 }
 
-/// Bytes of a tool's name that an error repeats.
+/// Bytes of an unknown tool's name that an error repeats.
 const SHOWN_NAME_BYTES: usize = 64;
 
 /// Names that an error lists.
 const SHOWN_NAMES: usize = 50;
 
-/// The fault of calling a tool that is not there, with the names of those that are.
+/// Returns the fault for an unknown tool, with the names of the known ones.
 pub fn unknown_tool<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Fault {
     let name = head(name, SHOWN_NAME_BYTES);
     let known: Vec<&str> = known.take(SHOWN_NAMES).collect();
     Fault::new(Code::UnknownTool, format!("no tool is named {name:?}"))
-        .with_hint("list the tools and use one of their names")
+        .with_hint("call tools/list and use one of its names")
         .with(Detail::Allowed, known)
 }
 
-/// Several sources as one, in this order. Of two tools with one name the first is there.
-pub struct Sources(pub Vec<Arc<dyn ToolSource>>);
+/// Several sources as one, in this order. Of two tools with the same name the first is used.
+pub struct ToolSources(pub Vec<Arc<dyn ToolSource>>);
 
-impl Sources {
-    /// The source that has the tool.
-    async fn of(&self, permit: &Permit, name: &str) -> Result<(&dyn ToolSource, Card), Fault> {
+impl ToolSources {
+    /// Returns the source that has the tool.
+    async fn find(&self, permit: &Permit, name: &str) -> Result<(&dyn ToolSource, Card), Fault> {
         for source in &self.0 {
             match source.describe(permit, name).await {
                 Ok(card) => return Ok((&**source, card)),
@@ -118,8 +118,8 @@ impl Sources {
     }
 }
 
-impl ToolSource for Sources {
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
+impl ToolSource for ToolSources {
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<Card>, Fault>> {
         Box::pin(async move {
             let mut all: Vec<Card> = Vec::new();
             for source in &self.0 {
@@ -137,8 +137,8 @@ impl ToolSource for Sources {
         &'a self,
         permit: &'a Permit,
         name: &'a str,
-    ) -> Pending<'a, Result<Card, Fault>> {
-        Box::pin(async move { Ok(self.of(permit, name).await?.1) })
+    ) -> BoxFuture<'a, Result<Card, Fault>> {
+        Box::pin(async move { Ok(self.find(permit, name).await?.1) })
     }
 
     fn call<'a>(
@@ -146,9 +146,9 @@ impl ToolSource for Sources {
         call: &'a Call,
         name: &'a str,
         arguments: &'a RawValue,
-    ) -> Pending<'a, Reply> {
+    ) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
-            match self.of(&call.permit, name).await {
+            match self.find(&call.permit, name).await {
                 Ok((source, _)) => source.call(call, name, arguments).await,
                 Err(fault) => Reply::failed(&fault, rung_fault::Face::Rung, call),
             }

@@ -1,4 +1,4 @@
-//! A tool is a type: its name, its schemas and its body cannot drift apart.
+//! The typed tool: name, schemas and code in one type, so that they cannot diverge.
 
 use rung_auth::Access;
 use rung_fault::Fault;
@@ -7,35 +7,35 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::card::Hints;
-use crate::reply::Answer;
+use crate::reply::ToolOutput;
 use crate::source::Call;
 
-/// Something an agent can call. One file each.
+/// A tool that an agent can call. One file each.
 pub trait Tool: Send + Sync + 'static {
-    /// What it is called.
+    /// The name of the tool.
     const NAME: &'static str;
-    /// What people call it.
+    /// The title to show to people.
     const TITLE: &'static str;
-    /// What it is for, in words that never depend on data.
+    /// The purpose of the tool. The text never depends on data.
     const DESCRIPTION: &'static str;
-    /// A picture of it, as the address of an SVG.
+    /// The URI of an SVG icon.
     const ICON: Option<&'static str> = None;
-    /// How it behaves.
+    /// The tool's annotations.
     const HINTS: Hints = Hints::READ;
-    /// What a permit must allow.
+    /// The access that a permit must allow.
     const ACCESS: Access = Access::Read;
 
-    /// What it takes: a struct with `#[serde(deny_unknown_fields)]`.
+    /// The arguments: a struct with `#[serde(deny_unknown_fields)]`.
     type Input: DeserializeOwned + JsonSchema + Send;
-    /// What it gives: a struct.
+    /// The structured content: a struct.
     type Output: Serialize + JsonSchema + Send;
-    /// What it fails with.
+    /// The error of a failed call.
     type Error: Into<Fault> + Send;
 
-    /// Does it.
+    /// Runs the tool.
     fn run(
         &self,
         call: &Call,
         input: Self::Input,
-    ) -> impl Future<Output = Result<Answer<Self::Output>, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<ToolOutput<Self::Output>, Self::Error>> + Send;
 }

@@ -1,4 +1,4 @@
-//! Results of other servers on their way through: as they came where they fit, kept and shown in part where not.
+//! Relayed results of other servers: unchanged if they fit, stored and shown in part if not.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -9,16 +9,19 @@ use proptest::prelude::*;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Handle};
-use rung_tool::{Call, Contents, Given, Keep, LongResult, Prompt, Rendering, Reply, Served};
+use rung_tool::{
+    Call, LongResult, Prompt, RelayedResult, Rendering, Reply, ResourceContents, ResultSink,
+    SourceResult,
+};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// Keeps in memory.
+/// Stores results in memory.
 #[derive(Default)]
-struct Shelf(Mutex<HashMap<Handle, String>>);
+struct MemoryResults(Mutex<HashMap<Handle, String>>);
 
-impl Keep for Shelf {
-    fn keep(&self, _: &Permit, _: &str, body: &mut dyn Read) -> Result<Handle, Fault> {
+impl ResultSink for MemoryResults {
+    fn store(&self, _: &Permit, _: &str, body: &mut dyn Read) -> Result<Handle, Fault> {
         let mut text = String::new();
         body.read_to_string(&mut text).unwrap();
         let mut kept = self.0.lock().unwrap();
@@ -28,19 +31,19 @@ impl Keep for Shelf {
     }
 }
 
-struct Full;
+struct FullStore;
 
-impl Keep for Full {
-    fn keep(&self, _: &Permit, _: &str, _: &mut dyn Read) -> Result<Handle, Fault> {
+impl ResultSink for FullStore {
+    fn store(&self, _: &Permit, _: &str, _: &mut dyn Read) -> Result<Handle, Fault> {
         Err(Fault::new(Code::StoreFull, "the disk is full"))
     }
 }
 
-fn relayed(
-    given: Given,
+fn relay_reply(
+    given: RelayedResult,
     max_bytes: usize,
     structured: bool,
-    keep: Arc<dyn Keep>,
+    keep: Arc<dyn ResultSink>,
 ) -> Result<Reply, Fault> {
     let call = Call {
         budget: Budget::bytes(max_bytes),
@@ -56,18 +59,18 @@ fn relayed(
     runtime.block_on(Reply::relay(given, &call, keep))
 }
 
-fn here(text: &str) -> Given {
-    Given::Here(RawValue::from_string(text.to_owned()).unwrap())
+fn in_memory(text: &str) -> RelayedResult {
+    RelayedResult::InMemory(RawValue::from_string(text.to_owned()).unwrap())
 }
 
-fn kept(shelf: &Shelf) -> Option<String> {
+fn stored_text(shelf: &MemoryResults) -> Option<String> {
     shelf.0.lock().unwrap().values().next().cloned()
 }
 
 #[test]
 fn what_fits_goes_on_as_it_came_and_a_failure_is_known_as_one() {
     let odd = r#"{ "content":[{"type":"new","n":1.50}], "isError" : true, "x":1e400 }"#;
-    let reply = relayed(here(odd), 10_000, true, Arc::new(Full)).unwrap();
+    let reply = relay_reply(in_memory(odd), 10_000, true, Arc::new(FullStore)).unwrap();
     assert_eq!(serde_json::to_string(&reply).unwrap(), odd);
     assert!(reply.is_error);
 }
@@ -83,10 +86,16 @@ fn what_does_not_fit_is_kept_whole_and_each_kind_of_client_is_led_to_it() {
         "isError": true,
     });
     for structured in [true, false] {
-        let shelf = Arc::new(Shelf::default());
-        let reply = relayed(here(&result.to_string()), 6_000, structured, shelf.clone()).unwrap();
+        let shelf = Arc::new(MemoryResults::default());
+        let reply = relay_reply(
+            in_memory(&result.to_string()),
+            6_000,
+            structured,
+            shelf.clone(),
+        )
+        .unwrap();
         assert!(serde_json::to_vec(&reply).unwrap().len() <= 6_000);
-        assert_eq!(kept(&shelf).unwrap(), result.to_string());
+        assert_eq!(stored_text(&shelf).unwrap(), result.to_string());
         assert!(reply.is_error);
         let handle = Handle::from_bits(1_u128.to_be_bytes()).to_string();
         assert!(reply.text().contains(&handle) && reply.text().contains("content[0].text"));
@@ -113,10 +122,10 @@ fn what_does_not_fit_is_kept_whole_and_each_kind_of_client_is_led_to_it() {
 #[test]
 fn a_result_too_long_to_be_held_is_kept_and_shown_by_its_beginning() {
     let text = json!({"content": [{"type": "text", "text": "y".repeat(100_000)}]}).to_string();
-    let shelf = Arc::new(Shelf::default());
+    let shelf = Arc::new(MemoryResults::default());
     let long = LongResult::read(true, std::io::Cursor::new(text.clone())).unwrap();
-    let reply = relayed(Given::Long(long), 5_000, true, shelf.clone()).unwrap();
-    assert_eq!(kept(&shelf).unwrap(), text);
+    let reply = relay_reply(RelayedResult::Long(long), 5_000, true, shelf.clone()).unwrap();
+    assert_eq!(stored_text(&shelf).unwrap(), text);
     assert!(serde_json::to_vec(&reply).unwrap().len() <= 5_000);
     assert!(reply.is_error && reply.text().contains("yyy"));
     let length = format!("{} bytes of JSON", text.len());
@@ -131,18 +140,18 @@ fn a_result_too_long_to_be_held_is_kept_and_shown_by_its_beginning() {
 #[test]
 fn a_call_whose_result_cannot_be_kept_is_not_called_undone() {
     let text = json!({"content": [{"type": "text", "text": "z".repeat(50_000)}]}).to_string();
-    let fault = relayed(here(&text), 5_000, true, Arc::new(Full)).unwrap_err();
+    let fault = relay_reply(in_memory(&text), 5_000, true, Arc::new(FullStore)).unwrap_err();
     assert_eq!(fault.code(), Code::StoreFull);
-    assert!(fault.message().contains("the call was done"), "{fault}");
+    assert!(fault.message().contains("the call succeeded"), "{fault}");
 }
 
 proptest! {
-    /// Whatever came, a reply fits its budget, and nothing is lost.
+    /// A reply always fits its budget, and nothing is lost.
     #[test]
     fn a_relayed_reply_never_exceeds_its_budget(
         texts in proptest::collection::vec(any::<String>(), 0..4),
         fill in 0_usize..4_000,
-        max_bytes in Reply::LEAST_BYTES..6_000,
+        max_bytes in Reply::MIN_BYTES..6_000,
         is_error in any::<bool>(),
         structured in any::<bool>(),
     ) {
@@ -152,13 +161,13 @@ proptest! {
             result["isError"] = true.into();
         }
         let result = result.to_string();
-        let shelf = Arc::new(Shelf::default());
-        let reply = relayed(here(&result), max_bytes, structured, shelf.clone()).unwrap();
+        let shelf = Arc::new(MemoryResults::default());
+        let reply = relay_reply(in_memory(&result), max_bytes, structured, shelf.clone()).unwrap();
         let sent = serde_json::to_string(&reply).unwrap();
         prop_assert!(sent.len() <= max_bytes, "{} of {max_bytes}: {sent}", sent.len());
         prop_assert_eq!(reply.is_error, is_error);
         if sent != result {
-            prop_assert_eq!(&kept(&shelf).unwrap(), &result);
+            prop_assert_eq!(&stored_text(&shelf).unwrap(), &result);
             // Each form is whole, or names the handle.
             let (sent, result): (Value, Value) =
                 (serde_json::from_str(&sent).unwrap(), serde_json::from_str(&result).unwrap());
@@ -172,36 +181,49 @@ proptest! {
     }
 }
 
-fn within(max_bytes: usize) -> Call {
+fn call_within(max_bytes: usize) -> Call {
     Call {
         budget: Budget::bytes(max_bytes),
         ..Call::new(Permit::local_user(Access::Write))
     }
 }
 
-fn waited<T>(future: impl Future<Output = T>) -> T {
+fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.build().unwrap().block_on(future)
 }
 
-fn read(given: Given, max_bytes: usize, keep: Arc<dyn Keep>) -> Served<Vec<Contents>> {
-    let call = within(max_bytes);
-    waited(Served::<Vec<Contents>>::relay(given, "x:1", &call, keep)).unwrap()
+fn relay_resource(
+    given: RelayedResult,
+    max_bytes: usize,
+    keep: Arc<dyn ResultSink>,
+) -> SourceResult<Vec<ResourceContents>> {
+    let call = call_within(max_bytes);
+    block_on(SourceResult::<Vec<ResourceContents>>::relay(
+        given, "x:1", &call, keep,
+    ))
+    .unwrap()
 }
 
-fn filled(given: Given, max_bytes: usize, keep: Arc<dyn Keep>) -> Served<Prompt> {
-    let call = within(max_bytes);
-    waited(Served::<Prompt>::relay(given, &call, keep)).unwrap()
+fn relay_prompt(
+    given: RelayedResult,
+    max_bytes: usize,
+    keep: Arc<dyn ResultSink>,
+) -> SourceResult<Prompt> {
+    let call = call_within(max_bytes);
+    block_on(SourceResult::<Prompt>::relay(given, &call, keep)).unwrap()
 }
 
 #[test]
 fn a_resource_or_prompt_that_fits_goes_on_as_it_came() {
     let odd = r#"{ "contents":[{"uri":"x:1","n":1.50}], "x":1e400 }"#;
-    let Served::Relayed(result) = read(here(odd), 10_000, Arc::new(Full)) else {
+    let SourceResult::Relayed(result) = relay_resource(in_memory(odd), 10_000, Arc::new(FullStore))
+    else {
         panic!("it fits");
     };
     assert_eq!(result.get(), odd);
-    let Served::Relayed(result) = filled(here(odd), 10_000, Arc::new(Full)) else {
+    let SourceResult::Relayed(result) = relay_prompt(in_memory(odd), 10_000, Arc::new(FullStore))
+    else {
         panic!("it fits");
     };
     assert_eq!(result.get(), odd);
@@ -213,8 +235,10 @@ fn a_resource_that_does_not_fit_is_kept_whole_and_shown_in_part() {
     let text = json!({"uri": "x:1", "mimeType": "text/x", "text": "é\n".repeat(20_000)});
     let result = json!({"contents": [blob, text]}).to_string();
     for max_bytes in [1_000, 1_001, 1_002, 5_000] {
-        let shelf = Arc::new(Shelf::default());
-        let Served::Ours(contents) = read(here(&result), max_bytes, shelf.clone()) else {
+        let shelf = Arc::new(MemoryResults::default());
+        let SourceResult::Local(contents) =
+            relay_resource(in_memory(&result), max_bytes, shelf.clone())
+        else {
             panic!("it does not fit");
         };
         let sent = json!({"contents": contents}).to_string();
@@ -223,7 +247,7 @@ fn a_resource_that_does_not_fit_is_kept_whole_and_shown_in_part() {
             "{}",
             sent.len()
         );
-        assert_eq!(kept(&shelf).unwrap(), result);
+        assert_eq!(stored_text(&shelf).unwrap(), result);
         let handle = Handle::from_bits(1_u128.to_be_bytes()).to_string();
         let shown = serde_json::to_value(&contents[0]).unwrap();
         assert_eq!(
@@ -245,8 +269,8 @@ fn a_resource_that_does_not_fit_is_kept_whole_and_shown_in_part() {
 #[test]
 fn of_bytes_that_do_not_fit_only_the_way_to_them_is_shown() {
     let result = json!({"contents": [{"uri": "x:1", "blob": "QUFB".repeat(3_000)}]}).to_string();
-    let shelf = Arc::new(Shelf::default());
-    let Served::Ours(contents) = read(here(&result), 2_000, shelf) else {
+    let shelf = Arc::new(MemoryResults::default());
+    let SourceResult::Local(contents) = relay_resource(in_memory(&result), 2_000, shelf) else {
         panic!("it does not fit");
     };
     let text = contents[0].text.as_deref().unwrap();
@@ -256,7 +280,11 @@ fn of_bytes_that_do_not_fit_only_the_way_to_them_is_shown() {
     );
     assert!(contents[0].blob.is_none());
     let long = LongResult::read(false, std::io::Cursor::new(result)).unwrap();
-    let Served::Ours(contents) = read(Given::Long(long), 2_000, Arc::new(Shelf::default())) else {
+    let SourceResult::Local(contents) = relay_resource(
+        RelayedResult::Long(long),
+        2_000,
+        Arc::new(MemoryResults::default()),
+    ) else {
         panic!("it does not fit");
     };
     let text = contents[0].text.as_deref().unwrap();
@@ -271,11 +299,11 @@ fn a_prompt_that_does_not_fit_is_kept_whole_and_shown_as_one_message() {
     let message =
         json!({"role": "assistant", "content": {"type": "text", "text": "z".repeat(9_000)}});
     let result = json!({"messages": [message]}).to_string();
-    let shelf = Arc::new(Shelf::default());
-    let Served::Ours(prompt) = filled(here(&result), 2_000, shelf.clone()) else {
+    let shelf = Arc::new(MemoryResults::default());
+    let SourceResult::Local(prompt) = relay_prompt(in_memory(&result), 2_000, shelf.clone()) else {
         panic!("it does not fit");
     };
-    assert_eq!(kept(&shelf).unwrap(), result);
+    assert_eq!(stored_text(&shelf).unwrap(), result);
     let shown = serde_json::to_value(&prompt).unwrap();
     assert!(shown.to_string().len() <= 2_000);
     assert_eq!(shown["messages"][0]["role"], "user");

@@ -1,4 +1,4 @@
-//! A toolbox from the outside: what is listed, what is refused, and how replies keep to their budget.
+//! The public behaviour of a toolbox: listing, rejection of bad input, and replies within their budget.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -11,7 +11,8 @@ use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle, Path, Range, Reading, Selector, read};
 use rung_tool::{
-    Answer, Block, Call, Error, Hints, Keep, Rendering, Reply, Schema, Tool, ToolSource, Toolbox,
+    Call, ContentBlock, Error, Hints, Rendering, Reply, ResultSink, Schema, Tool, ToolOutput,
+    ToolSource, Toolbox,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,10 +21,10 @@ use serde_json::{Value, json};
 // === a store in memory, and a few tools ===
 
 #[derive(Default)]
-struct Shelf(Mutex<HashMap<Handle, String>>);
+struct MemoryResults(Mutex<HashMap<Handle, String>>);
 
-impl Keep for Shelf {
-    fn keep(&self, _: &Permit, _: &str, body: &mut dyn Read) -> Result<Handle, Fault> {
+impl ResultSink for MemoryResults {
+    fn store(&self, _: &Permit, _: &str, body: &mut dyn Read) -> Result<Handle, Fault> {
         let mut text = String::new();
         body.read_to_string(&mut text).unwrap();
         let mut kept = self.0.lock().unwrap();
@@ -33,7 +34,7 @@ impl Keep for Shelf {
     }
 }
 
-/// Gives back the rows it was built with.
+/// Returns its rows.
 struct Rows(Vec<Value>);
 
 #[derive(Deserialize, JsonSchema)]
@@ -58,7 +59,7 @@ impl Tool for Rows {
     type Output = RowsOutput;
     type Error = Fault;
 
-    async fn run(&self, _call: &Call, input: RowsInput) -> Result<Answer<RowsOutput>, Fault> {
+    async fn run(&self, _call: &Call, input: RowsInput) -> Result<ToolOutput<RowsOutput>, Fault> {
         let limit = input.limit.unwrap_or(usize::MAX);
         Ok(RowsOutput {
             rows: self.0.iter().take(limit).cloned().collect(),
@@ -68,7 +69,7 @@ impl Tool for Rows {
     }
 }
 
-/// Writes, so a reader must not see it.
+/// Requires write access, so a read permit must not see it.
 struct Wipe;
 
 #[derive(Deserialize, JsonSchema)]
@@ -95,13 +96,13 @@ impl Tool for Wipe {
     type Output = WipeOutput;
     type Error = Fault;
 
-    async fn run(&self, call: &Call, _input: WipeInput) -> Result<Answer<WipeOutput>, Fault> {
+    async fn run(&self, call: &Call, _input: WipeInput) -> Result<ToolOutput<WipeOutput>, Fault> {
         call.permit.require_write()?;
         Ok(WipeOutput { wiped: true }.into())
     }
 }
 
-/// Never comes back.
+/// Never returns.
 struct Hang;
 
 impl Tool for Hang {
@@ -112,18 +113,18 @@ impl Tool for Hang {
     type Output = WipeOutput;
     type Error = Fault;
 
-    async fn run(&self, _call: &Call, _input: WipeInput) -> Result<Answer<WipeOutput>, Fault> {
+    async fn run(&self, _call: &Call, _input: WipeInput) -> Result<ToolOutput<WipeOutput>, Fault> {
         std::future::pending().await
     }
 }
 
-/// Would let anything through.
-struct Open;
+/// Accepts any arguments.
+struct OpenSchemaTool;
 
 #[derive(Deserialize, JsonSchema)]
 struct OpenInput {}
 
-impl Tool for Open {
+impl Tool for OpenSchemaTool {
     const NAME: &'static str = "test.open";
     const TITLE: &'static str = "Open";
     const DESCRIPTION: &'static str = "Takes anything.";
@@ -131,13 +132,13 @@ impl Tool for Open {
     type Output = WipeOutput;
     type Error = Fault;
 
-    async fn run(&self, _call: &Call, _input: OpenInput) -> Result<Answer<WipeOutput>, Fault> {
+    async fn run(&self, _call: &Call, _input: OpenInput) -> Result<ToolOutput<WipeOutput>, Fault> {
         Ok(WipeOutput { wiped: false }.into())
     }
 }
 
-fn toolbox(rows: Vec<Value>) -> (Arc<Shelf>, Toolbox) {
-    let shelf = Arc::new(Shelf::default());
+fn toolbox(rows: Vec<Value>) -> (Arc<MemoryResults>, Toolbox) {
+    let shelf = Arc::new(MemoryResults::default());
     let toolbox = Toolbox::builder(Face::Rung, shelf.clone())
         .tool(Rows(rows))
         .and_then(|b| b.tool(Wipe))
@@ -165,7 +166,7 @@ fn list(toolbox: &Toolbox, permit: &Permit) -> Vec<String> {
     cards.iter().map(|card| card.name.to_string()).collect()
 }
 
-fn reader() -> Call {
+fn read_call() -> Call {
     Call::new(Permit::local_user(Access::Read))
 }
 
@@ -179,7 +180,7 @@ fn error(reply: &Reply) -> Value {
     structured(reply)["error"].take()
 }
 
-fn written(reply: &Reply) -> usize {
+fn reply_bytes(reply: &Reply) -> usize {
     serde_json::to_string(reply).unwrap().len()
 }
 
@@ -208,9 +209,9 @@ fn not_listable_means_not_describable_and_not_callable() {
             }
         }
     }
-    // What may not be seen is answered like what does not exist, to the letter but for the name.
-    let hidden = run(&toolbox, &reader(), "test.wipe", json!({}));
-    let absent = run(&toolbox, &reader(), "test.nope", json!({}));
+    // A hidden tool and an absent one give the same reply, except for the name.
+    let hidden = run(&toolbox, &read_call(), "test.wipe", json!({}));
+    let absent = run(&toolbox, &read_call(), "test.nope", json!({}));
     let same = |reply: &Reply| {
         serde_json::to_string(reply)
             .unwrap()
@@ -230,14 +231,14 @@ fn bad_input_is_an_answer_and_never_reaches_the_tool() {
         (json!([]), "", "type"),
         (json!("rows"), "", "type"),
     ] {
-        let reply = run(&toolbox, &reader(), "test.rows", arguments.clone());
+        let reply = run(&toolbox, &read_call(), "test.rows", arguments.clone());
         let error = error(&reply);
         assert_eq!(error["code"], "invalid_arguments", "{arguments}");
         assert_eq!(error["details"]["path"], path, "{arguments}");
         assert_eq!(error["details"]["rule"], rule, "{arguments}");
         assert!(reply.text().contains("validation"), "{}", reply.text());
     }
-    assert!(!run(&toolbox, &reader(), "test.rows", Value::Null).is_error);
+    assert!(!run(&toolbox, &read_call(), "test.rows", Value::Null).is_error);
 }
 
 #[test]
@@ -245,7 +246,7 @@ fn a_deadline_ends_the_call() {
     let (_shelf, toolbox) = toolbox(vec![]);
     let call = Call {
         deadline: Some(Instant::now() + Duration::from_millis(20)),
-        ..reader()
+        ..read_call()
     };
     let reply = run(&toolbox, &call, "test.hang", json!({}));
     assert_eq!(error(&reply)["code"], "deadline_exceeded");
@@ -253,10 +254,10 @@ fn a_deadline_ends_the_call() {
 
 #[test]
 fn unsound_tools_are_not_taken() {
-    let shelf = Arc::new(Shelf::default());
+    let shelf = Arc::new(MemoryResults::default());
     let builder = || Toolbox::builder(Face::Rung, shelf.clone());
     assert_eq!(
-        builder().tool(Open).err(),
+        builder().tool(OpenSchemaTool).err(),
         Some(Error::InputOpen("test.open"))
     );
     let twice = builder().tool(Wipe).unwrap().tool(Wipe);
@@ -270,7 +271,7 @@ fn published_schemas_are_small_and_closed() {
         .build()
         .unwrap();
     let card = runtime
-        .block_on(toolbox.describe(&reader().permit, "test.rows"))
+        .block_on(toolbox.describe(&read_call().permit, "test.rows"))
         .unwrap();
     assert_eq!(
         *card.input_schema,
@@ -305,12 +306,12 @@ fn rendering() -> impl Strategy<Value = Rendering> {
     (any::<bool>(), any::<bool>()).prop_map(|(structured, links)| Rendering { structured, links })
 }
 
-/// What a reply shows of the rows, to whoever reads this form of it.
+/// The rows that one form of a reply shows.
 fn shown_rows(value: &Value) -> Vec<Value> {
     value["rows"].as_array().cloned().unwrap_or_default()
 }
 
-/// Whether everything that `less` shows of a row, `more` shows too.
+/// Returns true if `more` shows everything that `less` shows of a row.
 fn shows_no_less(more: &Value, less: &Value) -> bool {
     match (more, less) {
         (Value::String(more), Value::String(less)) => more.starts_with(less.as_str()),
@@ -322,7 +323,7 @@ fn shows_no_less(more: &Value, less: &Value) -> bool {
     }
 }
 
-/// The JSON in a text block: all of it, or what follows the note on its first line.
+/// The JSON in a text block: the whole text, or the part after the note on its first line.
 fn text_json(reply: &Reply) -> Value {
     let text = reply.text();
     let json = match text.strip_prefix("Result truncated.") {
@@ -342,21 +343,21 @@ proptest! {
     fn reply_never_exceeds_budget(rows in rows(), rendering in rendering(), max_bytes in 300..60_000_usize, max_items in prop::option::of(1..50_usize)) {
         let (_shelf, toolbox) = toolbox(rows);
         let budget = Budget { max_items, ..Budget::bytes(max_bytes) };
-        let call = Call { budget, rendering, ..reader() };
+        let call = Call { budget, rendering, ..read_call() };
         let reply = run(&toolbox, &call, "test.rows", json!({}));
-        prop_assert!(written(&reply) <= max_bytes, "{} > {max_bytes}", written(&reply));
-        prop_assert_eq!(reply.bytes(), written(&reply));
+        prop_assert!(reply_bytes(&reply) <= max_bytes, "{} > {max_bytes}", reply_bytes(&reply));
+        prop_assert_eq!(reply.bytes(), reply_bytes(&reply));
         if reply.is_error {
             prop_assert!(max_bytes < 4_000, "{}", reply.text());
             prop_assert!(reply.text().starts_with("Error budget_too_small"), "{}", reply.text());
         }
     }
 
-    /// Each of the three readers, by what it alone can see, gets to every row.
+    /// Each of the three forms alone leads to every row.
     #[test]
     fn every_reader_gets_to_the_whole(rows in rows(), max_bytes in 4_000..60_000_usize) {
         let (shelf, toolbox) = toolbox(rows.clone());
-        let call = Call { budget: Budget::bytes(max_bytes), ..reader() };
+        let call = Call { budget: Budget::bytes(max_bytes), ..read_call() };
         let reply = run(&toolbox, &call, "test.rows", json!({}));
         prop_assert!(!reply.is_error);
         let structured = structured(&reply);
@@ -386,7 +387,7 @@ proptest! {
                 }
             }
         };
-        // Text: the handle stands in the note.
+        // Text: the note contains the handle.
         let text = reply.text();
         let at = text.find("res_").expect("the text names the handle");
         prop_assert_eq!(&read_on(&text[at..at + Handle::TEXT_BYTES]), &rows);
@@ -400,20 +401,20 @@ proptest! {
         }
         // Links: the resource is the handle's.
         let link = reply.content.iter().find_map(|block| match block {
-            Block::ResourceLink(link) => Some(&link.uri),
+            ContentBlock::ResourceLink(link) => Some(&link.uri),
             _ => None,
         });
         prop_assert_eq!(&read_on(link.expect("a link to the whole")), &rows);
     }
 
-    /// What was cut still is what the tool said it would give.
+    /// A cut reply still matches the output schema.
     #[test]
     fn a_cut_reply_keeps_to_the_output_schema(rows in rows(), max_bytes in 4_000..20_000_usize) {
         let (_shelf, toolbox) = toolbox(rows);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let card = runtime.block_on(toolbox.describe(&reader().permit, "test.rows")).unwrap();
+        let card = runtime.block_on(toolbox.describe(&read_call().permit, "test.rows")).unwrap();
         let schema = Schema::compile(card.output_schema.as_ref().unwrap()).unwrap();
-        let call = Call { budget: Budget::bytes(max_bytes), ..reader() };
+        let call = Call { budget: Budget::bytes(max_bytes), ..read_call() };
         let reply = run(&toolbox, &call, "test.rows", json!({}));
         let structured = structured(&reply);
         prop_assert!(schema.accepts(&structured).unwrap(), "{structured}");
@@ -423,7 +424,7 @@ proptest! {
     fn a_larger_budget_never_shows_less(rows in rows(), rendering in rendering(), max_bytes in 2_000..40_000_usize, more in 1..5_000_usize) {
         let (_shelf, toolbox) = toolbox(rows);
         let show = |max_bytes| {
-            let call = Call { budget: Budget::bytes(max_bytes), rendering, ..reader() };
+            let call = Call { budget: Budget::bytes(max_bytes), rendering, ..read_call() };
             let reply = run(&toolbox, &call, "test.rows", json!({}));
             let structured = reply.structured_content.is_some().then(|| structured(&reply));
             let in_text = if reply.is_error { Value::Null } else { text_json(&reply) };
@@ -437,11 +438,11 @@ proptest! {
     }
 }
 
-/// A store without room.
-struct Full;
+/// A store that is full.
+struct FullStore;
 
-impl Keep for Full {
-    fn keep(&self, _: &Permit, _: &str, _: &mut dyn Read) -> Result<Handle, Fault> {
+impl ResultSink for FullStore {
+    fn store(&self, _: &Permit, _: &str, _: &mut dyn Read) -> Result<Handle, Fault> {
         Err(Fault::new(Code::StoreFull, "the disk is full"))
     }
 }
@@ -449,26 +450,26 @@ impl Keep for Full {
 #[test]
 fn what_could_not_be_kept_is_not_called_undone() {
     let rows = vec![json!("x".repeat(50)); 2_000];
-    let toolbox = Toolbox::builder(Face::Rung, Arc::new(Full));
+    let toolbox = Toolbox::builder(Face::Rung, Arc::new(FullStore));
     let toolbox = toolbox.tool(Rows(rows)).unwrap().build();
-    let reply = run(&toolbox, &reader(), "test.rows", json!({}));
+    let reply = run(&toolbox, &read_call(), "test.rows", json!({}));
     assert_eq!(error(&reply)["code"], "store_full");
     let error = error(&reply);
     let message = error["message"].as_str().unwrap();
-    assert!(message.starts_with("the call was done"), "{message}");
-    let small = run(&toolbox, &reader(), "test.rows", json!({"limit": 3}));
+    assert!(message.starts_with("the call succeeded"), "{message}");
+    let small = run(&toolbox, &read_call(), "test.rows", json!({"limit": 3}));
     assert!(!small.is_error, "what fits needs no store");
 }
 
-/// A failure that repeated a long argument had no code any more: all of it was given up for the message.
+/// A fault that repeats a long argument keeps its code, although the message is cut.
 #[test]
 fn a_failure_keeps_its_code_however_much_it_repeats() {
-    let call = reader();
+    let call = read_call();
     for face in [Face::Rung, Face::Pdpp, Face::Datalevin] {
         let said = format!("no name is {}", "é\"\n".repeat(1_000_000));
         let fault = Fault::new(Code::UnknownDatabase, said).with_hint("open it");
         let reply = Reply::failed(&fault, face, &call);
-        assert!(written(&reply) < 20_000, "{}", written(&reply));
+        assert!(reply_bytes(&reply) < 20_000, "{}", reply_bytes(&reply));
         let body = structured(&reply);
         let body = body.get("error").filter(|e| e.is_object()).unwrap_or(&body);
         assert_eq!(body["code"], Code::UnknownDatabase.name_on(face));
@@ -487,7 +488,7 @@ fn one_payload_is_not_sent_twice_where_it_fits_once() {
     let once = json!({"rows": rows, "total": 400}).to_string().len();
     let call = Call {
         budget: Budget::bytes(once * 3 / 2),
-        ..reader()
+        ..read_call()
     };
     let reply = run(&toolbox, &call, "test.rows", json!({}));
     let structured = structured(&reply);

@@ -1,72 +1,78 @@
-//! The fourth exit of an error: two lines on stderr and a status. The other three are replies.
+//! Errors of commands: two lines on standard error and an exit status. Servers report errors as replies instead.
 
 use std::io;
 use std::process::ExitCode;
 
 use rung_fault::{Class, Fault};
 
-use crate::settings::visible;
+use crate::settings::escape_for_terminal;
+use crate::style;
 
 /// Why a command ended early.
 #[derive(Debug)]
-pub(crate) enum Stop {
-    /// Something to tell.
+pub(crate) enum CommandError {
+    /// Reported on standard error.
     Fault(Fault),
-    /// Something that has been told already, as a printed reply.
-    Told(Class),
-    /// Whoever read our output has gone, and needs no telling.
-    Unread,
+    /// Reported already, as a printed reply.
+    AlreadyReported(Class),
+    /// The reader of standard output closed it, which is no error.
+    OutputClosed,
     /// Output could not be written.
     Output(io::Error),
-    /// Something to tell in words that others look for, and the status that they know.
-    Known(u8, String),
+    /// An exit status and a message that other programs rely on.
+    CustomStatus(u8, String),
 }
 
-pub(crate) type Result<T = (), E = Stop> = std::result::Result<T, E>;
+pub(crate) type Result<T = (), E = CommandError> = std::result::Result<T, E>;
 
-impl<F: Into<Fault>> From<F> for Stop {
+impl<F: Into<Fault>> From<F> for CommandError {
     fn from(fault: F) -> Self {
         Self::Fault(fault.into())
     }
 }
 
-/// For `?` behind a write to stdout.
-pub(crate) fn output(error: io::Error) -> Stop {
+/// Converts an error of writing to standard output, for `?`.
+pub(crate) fn output_error(error: io::Error) -> CommandError {
     match error.kind() {
-        io::ErrorKind::BrokenPipe => Stop::Unread,
-        _ => Stop::Output(error),
+        io::ErrorKind::BrokenPipe => CommandError::OutputClosed,
+        _ => CommandError::Output(error),
     }
 }
 
-/// Tells what there is to tell, and chooses the status.
-pub(crate) fn status(result: Result) -> ExitCode {
+/// Reports an error and returns the exit status.
+pub(crate) fn exit_code(result: Result) -> ExitCode {
     match result {
-        Ok(()) | Err(Stop::Unread) => ExitCode::SUCCESS,
-        Err(Stop::Told(class)) => ExitCode::from(class_status(class)),
-        Err(Stop::Output(error)) => {
-            eprintln!("error[output]: {error}");
+        Ok(()) | Err(CommandError::OutputClosed) => ExitCode::SUCCESS,
+        Err(CommandError::AlreadyReported(class)) => ExitCode::from(class_status(class)),
+        Err(CommandError::Output(error)) => {
+            eprintln!("{}: {error}", style::error_label("output"));
             ExitCode::from(74)
         }
-        Err(Stop::Known(status, message)) => {
-            eprintln!("{}", visible(&message));
+        Err(CommandError::CustomStatus(status, message)) => {
+            eprintln!("{}", escape_for_terminal(&message));
             ExitCode::from(status)
         }
-        Err(Stop::Fault(fault)) => {
-            // Both can repeat what came from a file or a caller.
-            eprintln!(
-                "error[{}]: {}",
-                fault.code().name(),
-                visible(fault.message())
-            );
-            if let Some(hint) = fault.hint() {
-                eprintln!("  next: {}", visible(hint));
-            }
+        Err(CommandError::Fault(fault)) => {
+            print_fault(&fault);
             ExitCode::from(class_status(fault.code().class()))
         }
     }
 }
 
-/// The statuses of `sysexits.h`, where one fits. `clap` uses 2 for a command line that does not parse.
+/// Prints a fault and its hint on standard error.
+pub(crate) fn print_fault(fault: &Fault) {
+    // Message and hint can repeat text from a file or a caller.
+    eprintln!(
+        "{}: {}",
+        style::error_label(fault.code().name()),
+        escape_for_terminal(fault.message())
+    );
+    if let Some(hint) = fault.hint() {
+        eprintln!("  {} {}", style::next_label(), escape_for_terminal(hint));
+    }
+}
+
+/// Maps a class to the closest status of `sysexits.h`. `clap` exits with 2 if the command line does not parse.
 fn class_status(class: Class) -> u8 {
     match class {
         Class::Caller => 64,

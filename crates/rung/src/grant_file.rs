@@ -1,40 +1,39 @@
-//! A file that says what the bearer of a token may reach.
+//! The grant file: TOML that names what the bearer of a token may reach.
 
 use std::path::Path;
 
-use rung_auth::{Access, OfDatabase, OfServer, Scope};
+use rung_auth::{Access, DatabaseGrant, Scope, ServerGrant};
 use rung_fault::{Code, Fault};
 use rung_records::GrantRequest;
-use rung_records::grant::Selection;
-use rung_records::key::Moment;
+use rung_records::grant::StreamSelection;
+use rung_records::key::CalendarTime;
 use serde::Deserialize;
 
 use crate::settings::Settings;
 
-/// What is granted.
+/// A parsed grant file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GrantFile {
-    /// Of each source of personal data.
+    /// Sources of personal data.
     #[serde(default)]
-    personal_data: Vec<OfSource>,
-    /// Of each database.
+    personal_data: Vec<SourceGrant>,
     #[serde(default)]
-    databases: Vec<OfDatabase>,
-    /// Of each other server.
+    databases: Vec<DatabaseGrant>,
+    /// Downstream servers.
     #[serde(default)]
-    servers: Vec<OfServer>,
+    servers: Vec<ServerGrant>,
     #[serde(default)]
-    budget: Budget,
-    expires: Option<End>,
+    budget: GrantBudget,
+    expires: Option<Expiry>,
 }
 
-/// When it ends: a day or a time, in milliseconds since 1970.
+/// Expiry, a date or a time with zone, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "toml::Value")]
-struct End(u64);
+struct Expiry(u64);
 
-impl TryFrom<toml::Value> for End {
+impl TryFrom<toml::Value> for Expiry {
     type Error = &'static str;
 
     fn try_from(value: toml::Value) -> Result<Self, Self::Error> {
@@ -42,39 +41,39 @@ impl TryFrom<toml::Value> for End {
             toml::Value::String(text) => text,
             other => other.to_string(),
         };
-        // A time names its zone.
+        // A time requires a zone.
         let pieces = jiff::fmt::temporal::Pieces::parse(&text);
         let offset = pieces.ok().and_then(|pieces| pieces.to_numeric_offset());
         let zoned = !text.contains(':') || offset.is_some();
-        let end = Moment::parse(&text).filter(|_| zoned);
-        let end = end.ok_or("a day or a time, as 2027-01-31 or 2027-01-31T12:00:00Z")?;
+        let end = CalendarTime::parse(&text).filter(|_| zoned);
+        let end = end.ok_or("expires must be a date or a time with zone, such as 2027-01-31 or 2027-01-31T12:00:00Z")?;
         Ok(Self(u64::try_from(end.as_millisecond()).unwrap_or(0)))
     }
 }
 
-/// How much of everything.
+/// Limits of the grant.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Budget {
-    /// Bytes of a reply.
+struct GrantBudget {
+    /// Maximum bytes of a reply.
     reply_bytes: Option<usize>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OfSource {
+struct SourceGrant {
     source: String,
-    /// All that are active, if none is named.
+    /// Connections; empty for all active ones.
     #[serde(default)]
     connections: Vec<String>,
-    /// All of them, if none is named.
+    /// Streams; empty for all.
     #[serde(default)]
-    streams: Vec<OfStream>,
+    streams: Vec<StreamGrant>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OfStream {
+struct StreamGrant {
     name: String,
     #[serde(default)]
     fields: Vec<String>,
@@ -82,11 +81,16 @@ struct OfStream {
     until: Option<String>,
 }
 
-/// Fewer bytes do not hold a reply with all that is said about it.
+/// Smaller budgets cannot hold a reply with its metadata.
 const MIN_REPLY_BYTES: usize = 4_000;
 
-/// Whether there is such a thing; else what is wrong, and what to do.
-fn is_known(what: &str, name: &str, known: &[String], hint: &str) -> Result<(), (String, String)> {
+/// Checks that `name` is known. The error is a message and a hint.
+fn check_known(
+    what: &str,
+    name: &str,
+    known: &[String],
+    hint: &str,
+) -> Result<(), (String, String)> {
     if known.iter().any(|own| own == name) {
         return Ok(());
     }
@@ -109,12 +113,12 @@ impl GrantFile {
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         let file: Self = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         if file.personal_data.is_empty() && file.databases.is_empty() && file.servers.is_empty() {
-            return Err(wrong("it grants nothing".to_owned()));
+            return Err(wrong("the file grants nothing".to_owned()));
         }
         if let Some(bytes) = file.budget.reply_bytes
             && bytes < MIN_REPLY_BYTES
         {
-            let why = format!("budget.reply_bytes is {MIN_REPLY_BYTES} at least");
+            let why = format!("budget.reply_bytes must be at least {MIN_REPLY_BYTES}");
             return Err(wrong(why));
         }
         let named = |table: &str| -> Vec<String> {
@@ -126,36 +130,36 @@ impl GrantFile {
         };
         let databases = named("databases.");
         for of in &file.databases {
-            let hint = format!("name it in the settings: [databases.{}]", of.name);
-            is_known("database", &of.name, &databases, &hint)
+            let hint = format!("configure it in the settings as [databases.{}]", of.name);
+            check_known("database", &of.name, &databases, &hint)
                 .map_err(|why| wrong(why.0).with_hint(why.1))?;
         }
-        // Whoever reads one database need not know where servers are named.
+        // Load the server names only if the file grants servers.
         if !file.servers.is_empty() {
-            let servers = crate::gateway::names(settings)?;
+            let servers = crate::gateway::server_names(settings)?;
             for of in &file.servers {
                 let hint = format!(
-                    "name it in .mcp.json, in the settings as [sources.{}], or in the file that PMCP_CONFIG names",
+                    "configure it in .mcp.json, in the settings as [sources.{}], or in the file of PMCP_CONFIG",
                     of.name
                 );
-                is_known("server", &of.name, &servers, &hint)
+                check_known("server", &of.name, &servers, &hint)
                     .map_err(|why| wrong(why.0).with_hint(why.1))?;
             }
         }
         Ok(file)
     }
 
-    /// When it ends, in milliseconds since 1970.
+    /// Returns the expiry, in milliseconds since 1970.
     pub(crate) fn expires_ms(&self) -> Option<u64> {
-        self.expires.map(|End(ms)| ms)
+        self.expires.map(|Expiry(ms)| ms)
     }
 
-    /// Whether something may be changed by whoever it is granted to.
-    pub(crate) fn writes(&self) -> bool {
+    /// Returns true if the grant allows writing to a database.
+    pub(crate) fn allows_writes(&self) -> bool {
         self.databases.iter().any(|of| of.mode == Access::Write)
     }
 
-    /// What is granted beside personal data.
+    /// Returns the scope of the token: everything but personal data.
     pub(crate) fn scope(&self) -> Scope {
         Scope {
             databases: self.databases.clone(),
@@ -164,21 +168,21 @@ impl GrantFile {
         }
     }
 
-    /// What is asked of the owner's data, for the bearer of this name.
-    pub(crate) fn requests(&self, name: &str, expires_ms: Option<i64>) -> Vec<GrantRequest> {
-        let selection = |stream: &OfStream| Selection {
+    /// Returns the grants of personal data to issue to the client `name`.
+    pub(crate) fn grant_requests(&self, name: &str, expires_ms: Option<i64>) -> Vec<GrantRequest> {
+        let selection = |stream: &StreamGrant| StreamSelection {
             stream: stream.name.clone(),
             fields: stream.fields.clone(),
             since: stream.since.clone(),
             until: stream.until.clone(),
-            ..Selection::default()
+            ..StreamSelection::default()
         };
-        let request = |of: &OfSource| {
-            let mut selections: Vec<Selection> = of.streams.iter().map(selection).collect();
+        let request = |of: &SourceGrant| {
+            let mut selections: Vec<StreamSelection> = of.streams.iter().map(selection).collect();
             if selections.is_empty() {
-                selections.push(Selection {
+                selections.push(StreamSelection {
                     stream: "*".to_owned(),
-                    ..Selection::default()
+                    ..StreamSelection::default()
                 });
             }
             GrantRequest {

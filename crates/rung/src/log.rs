@@ -1,4 +1,4 @@
-//! The log: lines on stderr, without secrets of the servers that are reached from here.
+//! The log: lines on standard error, with the secrets of downstream servers masked.
 
 use std::io::{self, Write};
 
@@ -8,22 +8,22 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::LogFormat;
 
-/// What is masked in every line. It is one for the process, as the log is.
-static MASKED: RwLock<Option<Redactor>> = RwLock::new(None);
+/// Redactor that masks every line. Global to the process, like the log.
+static REDACTOR: RwLock<Option<Redactor>> = RwLock::new(None);
 
-/// Has this masked in every line from now on.
-pub(crate) fn mask(redactor: &Redactor) {
-    *MASKED.write() = Some(redactor.clone()).filter(|redactor| !redactor.is_empty());
+/// Sets the redactor for all following lines.
+pub(crate) fn set_redactor(redactor: &Redactor) {
+    *REDACTOR.write() = Some(redactor.clone()).filter(|redactor| !redactor.is_empty());
 }
 
-/// Has everything that is no answer go to stderr, from this level on.
+/// Starts logging to standard error at a level; an invalid level means `warn`.
 pub(crate) fn start(level: &str, format: LogFormat) {
     let level = level.parse().unwrap_or(LevelFilter::WARN);
     let log = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(|| MaskedStderr)
         .with_ansi(false)
-        // A closed stderr is no error of ours, and there is nowhere to report it.
+        // A closed standard error cannot be reported anywhere.
         .log_internal_errors(false);
     match format {
         LogFormat::Text => log.init(),
@@ -31,12 +31,12 @@ pub(crate) fn start(level: &str, format: LogFormat) {
     }
 }
 
-/// Stderr for whole lines: a secret that were written in two parts would not be found.
+/// Standard error for whole lines: a secret split over two writes would not be found.
 struct MaskedStderr;
 
 impl Write for MaskedStderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let masked = MASKED.read();
+        let masked = REDACTOR.read();
         match &*masked {
             None => io::stderr().write_all(line)?,
             Some(redactor) => {

@@ -3,26 +3,28 @@
 mod cli;
 mod commands;
 mod conformance;
+mod data_folder;
 mod databases;
 mod demo;
 mod embeddings;
 mod exit;
 mod gateway;
 mod grant_file;
+mod leader;
+mod listen_address;
 mod log;
-mod offer;
 mod password;
-mod reach;
 mod records;
 mod resources;
-mod results;
+mod result_store;
+mod server_config;
+mod server_target;
 mod settings;
-mod shelf;
+mod style;
 mod table;
 mod tokens;
 mod tools;
-mod windows;
 
 fn main() -> std::process::ExitCode {
-    exit::status(commands::run(cli::parsed()))
+    exit::exit_code(commands::run(cli::parse()))
 }

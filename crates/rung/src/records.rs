@@ -1,4 +1,4 @@
-//! Wires personal data to the commands: which store, and who is the owner.
+//! Wires personal data to the commands: opens the store and identifies the owner.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use rung_auth::{Access, Permit};
 use rung_fault::Fault;
 use rung_kv::Home;
 use rung_records::store::{Postgres, PostgresOptions, Sqlite};
-use rung_records::{Bearer, Journal, Options, Records};
+use rung_records::{Bearer, DisclosureJournal, Records, RecordsOptions};
 
 use crate::settings::Settings;
 
-/// The file that personal data is kept in.
+/// SQLite file of personal data.
 pub(crate) const FILE: &str = "records.sqlite";
-/// The file that what was shown is first written to.
+/// Journal file that buffers disclosures.
 const JOURNAL: &str = "disclosures.journal";
 
-/// Which store, and how it is kept.
+/// Location and options of the record store.
 #[derive(Clone)]
-struct Place {
+struct RecordStoreConfig {
     postgres: Option<String>,
     file: PathBuf,
-    options: Options,
+    options: RecordsOptions,
 }
 
-impl Place {
-    fn of(settings: &Settings) -> Result<Self, Fault> {
+impl RecordStoreConfig {
+    fn from_settings(settings: &Settings) -> Result<Self, Fault> {
         Ok(Self {
             postgres: settings.records_postgres().map(str::to_owned),
             file: settings.home()?.join(FILE),
-            options: Options {
+            options: RecordsOptions {
                 strict: settings.records_strict(),
                 history: settings.records_history(),
-                ..Options::default()
+                ..RecordsOptions::default()
             },
         })
     }
@@ -52,24 +52,35 @@ impl Place {
 /// Opens the store that the settings name.
 pub(crate) fn open(settings: &Settings) -> Result<Arc<Records>, Fault> {
     Home::open(settings.home()?)?;
-    Ok(Place::of(settings)?.open()?)
+    let config = RecordStoreConfig::from_settings(settings)?;
+    config.open().map_err(|error| {
+        // The operator's own command may name the database; a reply to a client does not.
+        let shown = config.postgres.as_ref();
+        let shown = shown.map(|address| PostgresOptions::new(address).display_address());
+        match shown {
+            Some(address) => Fault::from(error).with_location(&address),
+            None => error.into(),
+        }
+    })
 }
 
-/// The database that the settings name, if they name one: other processes have it too.
-pub(crate) fn shared(settings: &Settings) -> Result<Option<Arc<Records>>, Fault> {
+/// Opens the PostgreSQL database of the settings, which other processes share. Returns `None` if none is set.
+pub(crate) fn open_shared(settings: &Settings) -> Result<Option<Arc<Records>>, Fault> {
     if settings.records_postgres().is_none() {
         return Ok(None);
     }
     open(settings).map(Some)
 }
 
-/// Whoever runs this, as the owner.
-pub(crate) fn owner(records: &Records) -> Result<Bearer, Fault> {
+/// Returns the local user as the owner.
+pub(crate) fn local_owner(records: &Records) -> Result<Bearer, Fault> {
     Ok(records.local_owner(Permit::local_user(Access::Write))?)
 }
 
-/// Where it is written down what was shown.
-pub(crate) fn journal(settings: &Settings) -> Result<Arc<Journal>, Fault> {
+/// Opens the journal of disclosures.
+pub(crate) fn journal(settings: &Settings) -> Result<Arc<DisclosureJournal>, Fault> {
     let home = Home::open(settings.home()?)?;
-    Ok(Arc::new(Journal::open(&home.path().join(JOURNAL))?))
+    Ok(Arc::new(DisclosureJournal::open(
+        &home.path().join(JOURNAL),
+    )?))
 }

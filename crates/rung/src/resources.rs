@@ -1,41 +1,42 @@
-//! Kept results as resources: `rung://result/{handle}`, with the selectors of `rung.read` as its query.
+//! Stored results as resources: `rung://result/{handle}`, with the selectors of `rung.read` as the query.
 
 use rung_auth::Permit;
 use rung_fault::{Code, Fault};
-use rung_ladder::{Handle, Kept, json_string_bytes};
+use rung_ladder::{Handle, ResultEntry, json_string_bytes};
 use rung_tool::{
-    Call, Contents, Partial, Pending, ResourceCard, ResourceSource, Served, TemplateCard,
+    BoxFuture, Call, CompletionQuery, ResourceCard, ResourceContents, ResourceSource, SourceResult,
+    TemplateCard,
 };
 use serde_json::json;
 
-use crate::shelf::Shelf;
-use crate::tools::{Read, ReadInput};
+use crate::result_store::AnyResultStore;
+use crate::tools::{ReadInput, ReadTool};
 
 const TEMPLATE: &str = "rung://result/{handle}{?cursor,path,offset_chars,limit_chars,lines,pattern,q,before_chars,after_chars}";
 const PREFIX: &str = "rung://result/";
-/// What a part needs beyond what the tool's own reply needs: where it goes on stands there twice more.
-const AROUND_BYTES: usize = 900;
+/// Bytes that a resource reply needs beyond the tool's own reply: the URI of the next part occurs twice more.
+const OVERHEAD_BYTES: usize = 900;
 
-/// The results that are kept.
-pub(crate) struct Results {
-    shelf: Shelf,
-    read: Read,
+/// Resource source of stored results.
+pub(crate) struct ResultResources {
+    store: AnyResultStore,
+    read_tool: ReadTool,
 }
 
-impl Results {
-    pub(crate) fn new(shelf: Shelf, read: Read) -> Self {
-        Self { shelf, read }
+impl ResultResources {
+    pub(crate) fn new(store: AnyResultStore, read_tool: ReadTool) -> Self {
+        Self { store, read_tool }
     }
 }
 
-impl ResourceSource for Results {
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
+impl ResourceSource for ResultResources {
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<ResourceCard>, Fault>> {
         Box::pin(async move {
-            let kept = self.shelf.listed(permit).await?;
-            let card = |kept: Kept| ResourceCard {
+            let kept = self.store.list_async(permit).await?;
+            let card = |kept: ResultEntry| ResourceCard {
                 uri: kept.handle.uri(),
                 name: kept.handle.to_string(),
-                description: Some("a kept result".to_owned()),
+                description: Some("a stored result".to_owned()),
                 mime_type: Some(kept.summary.content_type),
                 size: Some(kept.summary.bytes),
                 ..ResourceCard::default()
@@ -44,12 +45,12 @@ impl ResourceSource for Results {
         })
     }
 
-    fn templates<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<TemplateCard>, Fault>> {
+    fn templates<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<Vec<TemplateCard>, Fault>> {
         let card = TemplateCard {
             uri_template: TEMPLATE.to_owned(),
             name: "result".to_owned(),
-            title: Some("A kept result, or part of it".to_owned()),
-            description: Some("Any part of a kept result. What does not fit goes on at the address that comes second.".to_owned()),
+            title: Some("A stored result, or part of it".to_owned()),
+            description: Some("Any part of a stored result. If it does not fit, the second content names the URI of the next part.".to_owned()),
             ..TemplateCard::default()
         };
         Box::pin(std::future::ready(Ok(vec![card])))
@@ -59,38 +60,38 @@ impl ResourceSource for Results {
         &'a self,
         call: &'a Call,
         uri: &'a str,
-    ) -> Pending<'a, Result<Option<Served<Vec<Contents>>>, Fault>> {
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<ResourceContents>>>, Fault>> {
         Box::pin(async move {
             let Some(rest) = uri.strip_prefix(PREFIX) else {
                 return Ok(None);
             };
             let (handle, query) = rest.split_once('?').unwrap_or((rest, ""));
-            let input = selectors(handle, query)?;
+            let input = parse_selectors(handle, query)?;
             let mut call = call.clone();
-            call.budget = call.budget.less(AROUND_BYTES + json_string_bytes(uri));
-            let (read, uri) = (self.read.clone(), uri.to_owned());
-            let part = tokio::task::spawn_blocking(move || read.part(&call, &input))
+            call.budget = call.budget.less(OVERHEAD_BYTES + json_string_bytes(uri));
+            let (read, uri) = (self.read_tool.clone(), uri.to_owned());
+            let part = tokio::task::spawn_blocking(move || read.read_part(&call, &input))
                 .await
                 .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
             let part = match part {
-                // Absent is absent, whoever's it is.
+                // Results of other callers are reported as absent, too.
                 Err(fault) if fault.code() == Code::NotFound => return Ok(None),
                 part => part?,
             };
-            let mut contents = vec![Contents {
+            let mut contents = vec![ResourceContents {
                 uri,
                 mime_type: Some(part.content_type),
                 text: part.text,
                 blob: part.blob,
-                meta: Some(json!({"rung/part": part.facts})),
+                meta: Some(json!({"rung/part": part.metadata})),
             }];
             if let Some(cursor) = part.next_cursor {
                 let next = format!("{PREFIX}{handle}?cursor={cursor}");
-                contents.push(Contents {
-                    text: Some(format!("Not all of it. The next part is at {next}")),
+                contents.push(ResourceContents {
+                    text: Some(format!("The result continues. The next part is at {next}")),
                     uri: next,
                     mime_type: Some("text/plain".to_owned()),
-                    ..Contents::default()
+                    ..ResourceContents::default()
                 });
             }
             Ok(Some(contents.into()))
@@ -101,8 +102,8 @@ impl ResourceSource for Results {
         &'a self,
         permit: &'a Permit,
         template: &'a str,
-        partial: Partial<'a>,
-    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
+        partial: CompletionQuery<'a>,
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<String>>>, Fault>> {
         Box::pin(async move {
             if template != TEMPLATE {
                 return Ok(None);
@@ -110,7 +111,7 @@ impl ResourceSource for Results {
             if partial.argument != "handle" {
                 return Ok(Some(Vec::new().into()));
             }
-            let handles = self.shelf.listed(permit).await?.into_iter();
+            let handles = self.store.list_async(permit).await?.into_iter();
             let handles = handles.map(|kept| kept.handle.to_string());
             let handles = handles.filter(|handle| handle.starts_with(partial.value));
             Ok(Some(handles.collect::<Vec<_>>().into()))
@@ -118,9 +119,9 @@ impl ResourceSource for Results {
     }
 }
 
-/// What a query selects.
-fn selectors(handle: &str, query: &str) -> Result<ReadInput, Fault> {
-    // Said of the handle alone, whatever the query says.
+/// Parses the selectors of a resource URI.
+fn parse_selectors(handle: &str, query: &str) -> Result<ReadInput, Fault> {
+    // Report an invalid handle before an invalid query.
     handle.parse::<Handle>()?;
     let mut input = ReadInput {
         handle: handle.to_owned(),
@@ -129,11 +130,11 @@ fn selectors(handle: &str, query: &str) -> Result<ReadInput, Fault> {
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let invalid = |why: &str| {
-            let why = format!("{:?} in the address {why}", rung_ladder::head(name, 40));
+            let why = format!("{:?} in the URI {why}", rung_ladder::head(name, 40));
             Fault::new(Code::InvalidArguments, why)
-                .with_hint("use the selectors that the template names")
+                .with_hint("use the selectors of the resource template")
         };
-        let text = decoded(value).ok_or_else(|| invalid("is not UTF-8"))?;
+        let text = percent_decode(value).ok_or_else(|| invalid("is not UTF-8"))?;
         let number = || {
             text.parse::<u64>()
                 .map_err(|_| invalid("is not a whole number"))
@@ -148,14 +149,14 @@ fn selectors(handle: &str, query: &str) -> Result<ReadInput, Fault> {
             "q" => input.q = Some(text),
             "before_chars" => input.before_chars = Some(number()?),
             "after_chars" => input.after_chars = Some(number()?),
-            _ => return Err(invalid("selects nothing")),
+            _ => return Err(invalid("is not a selector")),
         }
     }
     Ok(input)
 }
 
-/// What was written for an address.
-fn decoded(value: &str) -> Option<String> {
+/// Decodes a percent-encoded query value. Returns `None` if it is not UTF-8.
+fn percent_decode(value: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
     while let Some((&first, behind)) = rest.split_first() {

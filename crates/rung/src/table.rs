@@ -1,22 +1,33 @@
-//! Tables for people.
+//! Text tables for people.
 
 use std::fmt::Write as _;
 
-use crate::settings::visible;
+use crate::settings::escape_for_terminal;
+use crate::style;
 
-/// Characters of one cell; what is longer is shortened.
+/// Maximum characters of a cell; longer text is shortened.
 const MAX_CELL_CHARS: usize = 60;
 
-/// Whether a text is shown whole.
-pub(crate) fn fits(text: &str) -> bool {
+/// Returns true if a cell can show the text whole.
+pub(crate) fn fits_cell(text: &str) -> bool {
     !text.contains(['\n', '\r']) && text.chars().count() <= MAX_CELL_CHARS
 }
 
-/// A table: a heading, and rows of as many cells. Columns of numbers stand to the right.
-pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
+/// Formats a table for standard output: a heading of labels in upper case, and rows of as many cells. Columns of numbers are
+/// right-aligned.
+pub(crate) fn format_table(heading: &[&str], rows: &[Vec<String>]) -> String {
+    let text = format_data_table(heading, rows);
+    match text.split_once('\n') {
+        Some((heading, rows)) => format!("{}\n{rows}", style::heading(heading)),
+        None => text,
+    }
+}
+
+/// Formats a table whose heading is data, such as the variables of a query.
+pub(crate) fn format_data_table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let cell = |text: &str| {
-        // What a server says is shown, never obeyed.
-        let line = visible(text.lines().next().unwrap_or_default()).clone();
+        // Escape control characters in untrusted text.
+        let line = escape_for_terminal(text.lines().next().unwrap_or_default()).clone();
         if line.chars().count() <= MAX_CELL_CHARS {
             return line;
         }

@@ -1,4 +1,4 @@
-//! Who may come through the door: tokens by name, kept as hashes.
+//! Bearer tokens, stored by name as hashes, and the authentication of HTTP clients.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,44 +6,45 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rung_auth::{Access, GIVEN, Permit, Scope, TOKEN_GRANT, Token, TokenRecord, admit};
+use rung_auth::{
+    Access, Permit, SHARED_TOKEN_GRANT, Scope, TOKEN_GRANT, Token, TokenRecord, admit,
+};
 use rung_fault::{Code, Coded as _, Fault};
-use rung_mcp::http::{Admission, Denied};
-use rung_tool::Pending;
+use rung_mcp::http::{AuthError, Authenticator};
+use rung_tool::BoxFuture;
 use tokio::task::JoinHandle;
 
-use crate::offer::now_ms;
+use crate::server_config::now_ms;
 
-/// Names of callers that have no token.
+/// Names of callers without a token.
 const RESERVED: [&str; 2] = ["local", "anonymous"];
 
-/// Whether somebody came with a token of a grant of personal data: what they are offered is that data, and nothing else.
-pub(crate) fn is_agent(permit: &Permit) -> bool {
+/// Returns true if the caller holds a token of a personal-data grant: such a caller is offered personal data alone.
+pub(crate) fn is_grant_client(permit: &Permit) -> bool {
     let grant = permit.grant().as_str();
     !grant.starts_with(TOKEN_GRANT) && !RESERVED.contains(&grant)
 }
 
-/// Bytes of a name.
+/// Maximum bytes of a token name.
 const MAX_NAME_BYTES: usize = 200;
 
-/// The tokens on record: of one machine, or of all processes on a database.
+/// Token store: of one data folder, or of the database that several processes share.
 #[derive(Clone)]
-pub(crate) enum Tokens {
-    Folder(rung_kv::Records),
-    Database(Arc<rung_records::Records>),
+pub(crate) enum TokenStore {
+    Local(rung_kv::RecordTable),
+    Shared(Arc<rung_records::Records>),
 }
 
-impl Tokens {
+impl TokenStore {
     fn add(&self, name: &str, record: &str) -> Result<bool, Fault> {
         Ok(match self {
-            // A token that has ended stays on record until it is revoked: time alone must not open the door.
-            Self::Folder(records) => records.add(name, record.as_bytes(), now_ms(), None)?,
-            Self::Database(records) => records.add_guest(name, record)?,
+            // An expired token stays on record until it is revoked: expiry alone must not reopen anonymous access.
+            Self::Local(records) => records.add(name, record.as_bytes(), now_ms(), None)?,
+            Self::Shared(records) => records.add_bearer_token(name, record)?,
         })
     }
 
-    /// Makes a token for `name`. It is shown once. What is granted with it is given before anybody has it: `give` is told
-    /// under which name.
+    /// Creates a token for `name`. `give` issues its grants, under the grant ID that it receives, before the token exists.
     pub(crate) fn new_token(
         &self,
         name: &str,
@@ -53,23 +54,23 @@ impl Tokens {
         give: impl FnOnce(&str) -> Result<(), Fault>,
     ) -> Result<Token, Fault> {
         if RESERVED.contains(&name) {
-            let why = format!("{name} is the name of whoever comes without a token");
+            let why = format!("{name} is the name of clients without a token");
             return Err(Fault::new(Code::InvalidArguments, why).with_hint("choose another name"));
         }
         if name.len() > MAX_NAME_BYTES {
-            let why = format!("a name has {MAX_NAME_BYTES} bytes at most");
+            let why = format!("the name is longer than {MAX_NAME_BYTES} bytes");
             return Err(Fault::new(Code::InvalidArguments, why).with_hint("choose a shorter name"));
         }
         let token = Token::generate()?;
-        let hash = serde_json::to_value(token.hash()).map_err(internal)?;
-        // A new token of an old name is another grant: what the old one kept, it does not see.
+        let hash = serde_json::to_value(token.hash()).map_err(internal_fault)?;
+        // A new token with a reused name is a new grant: it cannot see results of the old one.
         let grant = format!("{TOKEN_GRANT}{}", &hash.as_str().unwrap_or_default()[..16]);
         if self
             .list()?
             .iter()
             .any(|record| record.caller.as_str() == name)
         {
-            return Err(taken(name));
+            return Err(name_taken_fault(name));
         }
         give(&grant)?;
         let record = TokenRecord {
@@ -80,19 +81,19 @@ impl Tokens {
             expires_ms,
             scope: scope.map(Arc::new),
         };
-        let record = serde_json::to_string(&record).map_err(internal)?;
+        let record = serde_json::to_string(&record).map_err(internal_fault)?;
         if !self.add(name, &record)? {
-            return Err(taken(name));
+            return Err(name_taken_fault(name));
         }
         Ok(token)
     }
 
     pub(crate) fn list(&self) -> Result<Vec<TokenRecord>, Fault> {
         match self {
-            Self::Folder(records) => read_rows(&records.list(now_ms())?),
-            Self::Database(records) => {
-                let all = records.guests()?;
-                let read = |record: &String| serde_json::from_str(record).map_err(internal);
+            Self::Local(records) => parse_rows(&records.list(now_ms())?),
+            Self::Shared(records) => {
+                let all = records.bearer_tokens()?;
+                let read = |record: &String| serde_json::from_str(record).map_err(internal_fault);
                 all.iter().map(read).collect()
             }
         }
@@ -100,331 +101,347 @@ impl Tokens {
 
     pub(crate) fn revoke(&self, name: &str) -> Result<(), Fault> {
         let removed = match self {
-            Self::Folder(records) => records.remove(name)?,
-            Self::Database(records) => records.remove_guest(name)?,
+            Self::Local(records) => records.remove(name)?,
+            Self::Shared(records) => records.remove_bearer_token(name)?,
         };
         if removed {
             return Ok(());
         }
         Err(
             Fault::new(Code::NotFound, format!("no token is named {name:?}"))
-                .with_hint("`rung token list` names them"),
+                .with_hint("list the tokens with `rung token list`"),
         )
     }
 }
 
-impl rung_records::TokenRegistry for Tokens {
+impl rung_records::TokenRegistry for TokenStore {
     fn list(&self) -> rung_records::Result<Vec<TokenRecord>> {
-        Self::list(self).map_err(|fault| broken(&fault))
+        Self::list(self).map_err(|fault| store_error(&fault))
     }
 
     fn remove(&self, grant: &str) -> rung_records::Result<bool> {
-        let all = Self::list(self).map_err(|fault| broken(&fault))?;
+        let all = Self::list(self).map_err(|fault| store_error(&fault))?;
         let token = all.iter().find(|record| record.grant.as_str() == grant);
         match token {
             Some(token) => self
                 .revoke(token.caller.as_str())
-                .map_err(|fault| broken(&fault))?,
+                .map_err(|fault| store_error(&fault))?,
             None => return Ok(false),
         }
         Ok(true)
     }
 }
 
-fn broken(fault: &Fault) -> rung_records::Error {
+fn store_error(fault: &Fault) -> rung_records::Error {
     rung_records::Error::Broken(fault.to_string())
 }
 
-fn read_rows(rows: &[(String, Vec<u8>)]) -> Result<Vec<TokenRecord>, Fault> {
-    let read = |(_, record): &(String, Vec<u8>)| serde_json::from_slice(record).map_err(internal);
+fn parse_rows(rows: &[(String, Vec<u8>)]) -> Result<Vec<TokenRecord>, Fault> {
+    let read =
+        |(_, record): &(String, Vec<u8>)| serde_json::from_slice(record).map_err(internal_fault);
     rows.iter().map(read).collect()
 }
 
-fn taken(name: &str) -> Fault {
-    let why = format!("there is a token named {name:?} already");
+fn name_taken_fault(name: &str) -> Fault {
+    let why = format!("a token named {name:?} exists already");
     Fault::new(Code::InvalidArguments, why).with_hint(format!(
         "choose another name, or `rung token revoke {name}` first"
     ))
 }
 
-fn internal(error: impl std::fmt::Display) -> Fault {
+fn internal_fault(error: impl std::fmt::Display) -> Fault {
     Fault::new(Code::Internal, error.to_string())
 }
 
-/// What admits whoever shows a token that is on no record, to read and to write.
-pub(crate) fn given(token: String) -> Result<TokenRecord, Fault> {
+/// Returns the record, with write access, of a token that is given by flag or environment and not stored.
+pub(crate) fn unstored_token(token: String) -> Result<TokenRecord, Fault> {
     Ok(TokenRecord {
-        hash: Token::shown(token).hash(),
+        hash: Token::from_text(token).hash(),
         caller: "given".to_owned().try_into()?,
-        grant: GIVEN.to_owned().try_into()?,
+        grant: SHARED_TOKEN_GRANT.to_owned().try_into()?,
         access: Access::Write,
         expires_ms: None,
         scope: None,
     })
 }
 
-/// The token that the environment gives, if it does.
-pub(crate) fn exported() -> Result<Option<TokenRecord>, Fault> {
+/// Returns the token in `PMCP_AUTH_TOKEN`, if it is set.
+pub(crate) fn env_token() -> Result<Option<TokenRecord>, Fault> {
     let token = std::env::var("PMCP_AUTH_TOKEN").ok();
     let token = token.filter(|token| !token.is_empty());
-    token.map(given).transpose()
+    token.map(unstored_token).transpose()
 }
 
-/// Lets in whoever has a token, of ours or of a grant; and anybody, where that is safe or was asked for.
-pub(crate) struct Guests {
-    tokens: Tokens,
-    /// Where grants are kept, if they are given here.
+/// Authenticates HTTP clients by stored tokens and by grant tokens, and admits anonymous clients as `open` allows.
+pub(crate) struct TokenAuthenticator {
+    tokens: TokenStore,
+    /// Store of personal-data grants, if this server issues them.
     records: Option<Arc<rung_records::Records>>,
-    open: Open,
-    known: Arc<Mutex<Known>>,
-    agents: Arc<Mutex<Agents>>,
-    /// Whether there is personal data, as far as is known.
-    guarding: AtomicBool,
-    /// Who is let in by a token that is on no record.
-    given: Option<TokenRecord>,
+    open: AnonymousAccess,
+    token_cache: Arc<Mutex<TokenCache>>,
+    admitted_clients: Arc<Mutex<AdmittedClients>>,
+    /// True once personal data was found.
+    has_data: AtomicBool,
+    /// Token that is given by flag or environment and not stored.
+    unstored_token: Option<TokenRecord>,
 }
 
-/// Agents that came with the token of a grant, and when it was last looked whether it holds.
-type Agents = HashMap<(String, String), Agent>;
+/// Clients with grant tokens, by caller and grant.
+type AdmittedClients = HashMap<(String, String), AdmittedClient>;
 
-struct Agent {
+struct AdmittedClient {
     token: Token,
-    asked: Instant,
-    holds: bool,
-    /// How many grants hold that were given together, if several were.
+    checked_at: Instant,
+    is_valid: bool,
+    /// Number of valid grants in the package, if several were issued together.
     package_members: Option<usize>,
 }
 
-/// Agents that are remembered.
-const MAX_AGENTS: usize = 4_096;
+/// Maximum number of remembered clients.
+const MAX_ADMITTED_CLIENTS: usize = 4_096;
 
-/// The tokens as they were last read.
+/// Tokens as last read.
 #[derive(Default)]
-struct Known {
+struct TokenCache {
     records: Vec<TokenRecord>,
-    /// The version of the data folder's store then. While it is the same, nothing need be read.
+    /// Version of the data folder's store at that time. The tokens are current while it is unchanged.
     version: Option<usize>,
-    /// When a database was last asked.
-    asked: Option<Instant>,
+    /// Time of the last query of the shared database.
+    queried_at: Option<Instant>,
 }
 
-/// A stream that is open goes on for so long at most when its token was revoked by another process on the database.
-const MAX_AGE: Duration = Duration::from_secs(1);
+/// Maximum time that an open stream continues after another process on the database revoked its token.
+const MAX_CHECK_AGE: Duration = Duration::from_secs(1);
 
-/// When somebody without a token is let in.
+/// When clients without a token are admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Open {
-    /// Always: somebody who knows what they do said so.
+pub(crate) enum AnonymousAccess {
+    /// Always, by explicit choice of the operator.
     Always,
-    /// While no token exists, on a listener that only this machine reaches.
+    /// While no token exists, on a loopback listener.
     WhileNoToken,
-    /// Never.
     Never,
 }
 
-impl Guests {
+impl TokenAuthenticator {
     pub(crate) fn new(
-        tokens: Tokens,
+        tokens: TokenStore,
         records: Option<Arc<rung_records::Records>>,
-        open: Open,
+        open: AnonymousAccess,
     ) -> Self {
         Self {
             tokens,
             records,
             open,
-            known: Arc::default(),
-            agents: Arc::default(),
-            guarding: AtomicBool::new(false),
-            given: None,
+            token_cache: Arc::default(),
+            admitted_clients: Arc::default(),
+            has_data: AtomicBool::new(false),
+            unstored_token: None,
         }
     }
 
-    /// Lets in whoever shows this token as well.
-    pub(crate) fn or_token(mut self, given: Option<TokenRecord>) -> Self {
-        self.given = given;
+    /// Also accepts this token, which is not stored.
+    pub(crate) fn with_token(mut self, given: Option<TokenRecord>) -> Self {
+        self.unstored_token = given;
         self
     }
 
-    /// Whether there is personal data here, which once it is there is taken to stay.
-    async fn guards_data(&self) -> Result<bool, Denied> {
+    /// Returns true if there is personal data. A positive result is cached for good.
+    async fn has_personal_data(&self) -> Result<bool, AuthError> {
         let Some(records) = self.records.clone() else {
             return Ok(false);
         };
-        if self.guarding.load(Ordering::Relaxed) {
+        if self.has_data.load(Ordering::Relaxed) {
             return Ok(true);
         }
-        let asked = tokio::task::spawn_blocking(move || records.is_used()).await;
-        let asked = asked.map_err(|error| Denied::Broken(error.to_string()))?;
-        let used = asked.map_err(|error| Denied::Broken(error.to_string()))?;
-        self.guarding.store(used, Ordering::Relaxed);
+        let asked = tokio::task::spawn_blocking(move || records.has_connections()).await;
+        let asked = asked.map_err(|error| AuthError::Unavailable(error.to_string()))?;
+        let used = asked.map_err(|error| AuthError::Unavailable(error.to_string()))?;
+        self.has_data.store(used, Ordering::Relaxed);
         Ok(used)
     }
 
-    /// Lets in an agent that comes with the token of a grant.
-    async fn agent(&self, shown: &str) -> Result<Permit, Denied> {
-        let records = self.records.clone().ok_or(Denied::BadToken)?;
+    /// Authenticates a client by the token of a grant.
+    async fn admit_grant_client(&self, shown: &str) -> Result<Permit, AuthError> {
+        let records = self.records.clone().ok_or(AuthError::InvalidToken)?;
         let token = shown.to_owned();
-        let asked = tokio::task::spawn_blocking(move || records.agent(&token)).await;
-        let asked = asked.map_err(|error| Denied::Broken(error.to_string()))?;
+        let asked = tokio::task::spawn_blocking(move || records.authenticate_agent(&token)).await;
+        let asked = asked.map_err(|error| AuthError::Unavailable(error.to_string()))?;
         let agent = asked.map_err(|error| match error.code() {
-            Code::PermissionError => Denied::NotHere,
-            Code::PackageRevoked => Denied::Over,
-            code if code.class() == rung_fault::Class::Auth => Denied::BadToken,
-            _ => Denied::Broken(error.to_string()),
+            Code::PermissionError => AuthError::WrongEndpoint,
+            Code::PackageRevoked => AuthError::GrantRevoked,
+            code if code.class() == rung_fault::Class::Auth => AuthError::InvalidToken,
+            _ => AuthError::Unavailable(error.to_string()),
         })?;
-        let mut agents = self.agents.lock();
-        if agents.len() >= MAX_AGENTS {
-            agents.retain(|_, agent| agent.asked.elapsed() < Duration::from_mins(10));
+        let mut agents = self.admitted_clients.lock();
+        if agents.len() >= MAX_ADMITTED_CLIENTS {
+            agents.retain(|_, agent| agent.checked_at.elapsed() < Duration::from_mins(10));
         }
-        // Whoever is forgotten is let in anew when they come again.
-        if agents.len() >= MAX_AGENTS
-            && let Some(longest) = agents.iter().max_by_key(|(_, agent)| agent.asked.elapsed())
+        // A removed client is authenticated anew at its next request.
+        if agents.len() >= MAX_ADMITTED_CLIENTS
+            && let Some(longest) = agents
+                .iter()
+                .max_by_key(|(_, agent)| agent.checked_at.elapsed())
         {
             let longest = longest.0.clone();
             agents.remove(&longest);
         }
         agents.insert(
-            name(&agent.permit),
-            Agent {
-                token: Token::shown(shown.to_owned()),
-                asked: Instant::now(),
-                holds: true,
-                package_members: agent.package_members,
+            caller_and_grant(&agent.permit),
+            AdmittedClient {
+                token: Token::from_text(shown.to_owned()),
+                checked_at: Instant::now(),
+                is_valid: true,
+                package_members: agent.active_package_grants,
             },
         );
         Ok(agent.permit)
     }
 
-    /// Whether the grant of an agent holds, as far as is known without waiting.
-    fn still_holds(&self, permit: &Permit) -> bool {
-        let mut agents = self.agents.lock();
-        let Some(agent) = agents.get_mut(&name(permit)) else {
+    /// Returns true if the grant of a client was valid at the last check. Starts a new check in the background if that is old.
+    fn is_grant_valid(&self, permit: &Permit) -> bool {
+        let mut agents = self.admitted_clients.lock();
+        let Some(agent) = agents.get_mut(&caller_and_grant(permit)) else {
             return false;
         };
-        if agent.asked.elapsed() > MAX_AGE
+        if agent.checked_at.elapsed() > MAX_CHECK_AGE
             && let Some(records) = self.records.clone()
         {
-            agent.asked = Instant::now();
-            let agents = self.agents.clone();
-            let (shown, name) = (agent.token.expose().clone(), name(permit));
-            // Whoever is shown something next is judged by what it finds.
+            agent.checked_at = Instant::now();
+            let agents = self.admitted_clients.clone();
+            let (shown, name) = (agent.token.expose().clone(), caller_and_grant(permit));
+            // The result counts from the next check on.
             drop(tokio::task::spawn_blocking(move || {
-                let holds = records.agent(&shown).is_ok();
+                let holds = records.authenticate_agent(&shown).is_ok();
                 if let Some(agent) = agents.lock().get_mut(&name) {
-                    agent.holds = holds;
+                    agent.is_valid = holds;
                 }
             }));
         }
-        agent.holds
+        agent.is_valid
     }
 
-    /// Looks at the tokens as they are now.
-    async fn with_current<T>(&self, f: impl FnOnce(&[TokenRecord]) -> T) -> Result<T, Denied> {
+    /// Calls `f` with the current tokens.
+    async fn with_tokens<T>(&self, f: impl FnOnce(&[TokenRecord]) -> T) -> Result<T, AuthError> {
         match &self.tokens {
-            Tokens::Folder(records) => self.with_own(records, f),
-            Tokens::Database(_) => {
-                self.ask()
+            TokenStore::Local(records) => self.with_folder_tokens(records, f),
+            TokenStore::Shared(_) => {
+                self.refresh_tokens()
                     .await
-                    .map_err(|error| Denied::Broken(error.to_string()))?
-                    .map_err(|fault| Denied::Broken(fault.to_string()))?;
-                Ok(f(&self.known.lock().records))
+                    .map_err(|error| AuthError::Unavailable(error.to_string()))?
+                    .map_err(|fault| AuthError::Unavailable(fault.to_string()))?;
+                Ok(f(&self.token_cache.lock().records))
             }
         }
     }
 
-    /// Looks at the tokens of the data folder, which are read again when something was written.
-    fn with_own<T>(
+    /// Calls `f` with the tokens of the data folder, which are read again if the store has changed.
+    fn with_folder_tokens<T>(
         &self,
-        records: &rung_kv::Records,
+        records: &rung_kv::RecordTable,
         f: impl FnOnce(&[TokenRecord]) -> T,
-    ) -> Result<T, Denied> {
-        let mut known = self.known.lock();
+    ) -> Result<T, AuthError> {
+        let mut known = self.token_cache.lock();
         if known.version != Some(records.version()) {
-            let broken = |why: String| Denied::Broken(why);
+            let broken = |why: String| AuthError::Unavailable(why);
             let listed = records.list_at_version(now_ms());
-            // Of the version that was read, which may be the one before: then it is read again the next time.
+            // Keep the version that was read. If it is outdated already, the next call reads again.
             let (version, rows) = listed.map_err(|error| broken(error.to_string()))?;
-            known.records = read_rows(&rows).map_err(|fault| broken(fault.to_string()))?;
+            known.records = parse_rows(&rows).map_err(|fault| broken(fault.to_string()))?;
             known.version = Some(version);
         }
         Ok(f(&known.records))
     }
 
-    /// Reads the tokens anew, on a thread that may wait.
-    fn ask(&self) -> JoinHandle<Result<(), Fault>> {
-        let (tokens, known) = (self.tokens.clone(), self.known.clone());
+    /// Reads the tokens again, on a blocking thread.
+    fn refresh_tokens(&self) -> JoinHandle<Result<(), Fault>> {
+        let (tokens, known) = (self.tokens.clone(), self.token_cache.clone());
         tokio::task::spawn_blocking(move || {
             let records = tokens.list()?;
             let mut known = known.lock();
             known.records = records;
-            known.asked = Some(Instant::now());
+            known.queried_at = Some(Instant::now());
             Ok(())
         })
     }
 
-    fn judge(&self, bearer: Option<&str>, records: &[TokenRecord]) -> Result<Permit, Denied> {
+    fn check_token(
+        &self,
+        bearer: Option<&str>,
+        records: &[TokenRecord],
+    ) -> Result<Permit, AuthError> {
         match (bearer, self.open) {
             (Some(token), _) => {
-                let token = Token::shown(token.to_owned());
-                let records = records.iter().chain(&self.given);
-                admit(&token, records, now_ms()).map_err(|_| Denied::BadToken)
+                let token = Token::from_text(token.to_owned());
+                let records = records.iter().chain(&self.unstored_token);
+                admit(&token, records, now_ms()).map_err(|_| AuthError::InvalidToken)
             }
-            (None, Open::Always) => Ok(Permit::anonymous()),
-            (None, Open::WhileNoToken) if records.is_empty() && self.given.is_none() => {
+            (None, AnonymousAccess::Always) => Ok(Permit::anonymous()),
+            (None, AnonymousAccess::WhileNoToken)
+                if records.is_empty() && self.unstored_token.is_none() =>
+            {
                 Ok(Permit::anonymous())
             }
-            (None, Open::WhileNoToken | Open::Never) => Err(Denied::NoToken),
+            (None, AnonymousAccess::WhileNoToken | AnonymousAccess::Never) => {
+                Err(AuthError::MissingToken)
+            }
         }
     }
 
-    fn holds(&self, permit: &Permit, records: &[TokenRecord]) -> bool {
+    fn is_admitted(&self, permit: &Permit, records: &[TokenRecord]) -> bool {
         if *permit == Permit::anonymous() {
-            return self.judge(None, records).is_ok();
+            return self.check_token(None, records).is_ok();
         }
         let now_ms = now_ms();
-        records.iter().chain(&self.given).any(|record| {
+        records.iter().chain(&self.unstored_token).any(|record| {
             let mine = (&record.caller, &record.grant) == (permit.caller(), permit.grant());
             mine && record.expires_ms.is_none_or(|end| end > now_ms)
         })
     }
 }
 
-/// Who, under which grant.
-fn name(permit: &Permit) -> (String, String) {
+/// Returns the caller and grant of a permit.
+fn caller_and_grant(permit: &Permit) -> (String, String) {
     (permit.caller().to_string(), permit.grant().to_string())
 }
 
-impl Admission for Guests {
-    fn admit<'a>(&'a self, bearer: Option<&'a str>) -> Pending<'a, Result<Permit, Denied>> {
+impl Authenticator for TokenAuthenticator {
+    fn authenticate<'a>(
+        &'a self,
+        bearer: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Permit, AuthError>> {
         Box::pin(async move {
             let judged = self
-                .with_current(|records| self.judge(bearer, records))
+                .with_tokens(|records| self.check_token(bearer, records))
                 .await?;
             match (judged, bearer) {
-                (Err(Denied::BadToken), Some(shown)) => self.agent(shown).await,
-                // Where there is somebody's data, nobody comes in without saying who they are.
-                (Ok(_), None) if self.open == Open::WhileNoToken && self.guards_data().await? => {
-                    Err(Denied::NoToken)
+                (Err(AuthError::InvalidToken), Some(shown)) => self.admit_grant_client(shown).await,
+                // Once there is personal data, anonymous clients are rejected.
+                (Ok(_), None)
+                    if self.open == AnonymousAccess::WhileNoToken
+                        && self.has_personal_data().await? =>
+                {
+                    Err(AuthError::MissingToken)
                 }
                 (judged, _) => judged,
             }
         })
     }
 
-    /// Whoever has a grant is told of that grant alone.
-    fn may_watch(&self, permit: &Permit) -> bool {
-        !is_agent(permit) && permit.scope().is_none()
+    /// Returns true for tokens without a scope. Callers under a grant must not see the metrics of all.
+    fn may_read_metrics(&self, permit: &Permit) -> bool {
+        !is_grant_client(permit) && permit.scope().is_none()
     }
 
-    /// Personal data is read without anything being remembered of it here.
+    /// Clients of personal data have no sessions.
     fn is_stateless(&self, permit: &Permit) -> bool {
-        is_agent(permit)
+        is_grant_client(permit)
     }
 
-    fn says(&self, permit: &Permit) -> Vec<(&'static str, String)> {
-        let agents = self.agents.lock();
+    fn response_headers(&self, permit: &Permit) -> Vec<(&'static str, String)> {
+        let agents = self.admitted_clients.lock();
         let members = agents
-            .get(&name(permit))
+            .get(&caller_and_grant(permit))
             .and_then(|agent| agent.package_members);
         let Some(members) = members else {
             return Vec::new();
@@ -435,22 +452,29 @@ impl Admission for Guests {
         ]
     }
 
-    fn still_admits(&self, permit: &Permit) -> bool {
-        if self.agents.lock().contains_key(&name(permit)) {
-            return self.still_holds(permit);
+    fn is_still_valid(&self, permit: &Permit) -> bool {
+        if self
+            .admitted_clients
+            .lock()
+            .contains_key(&caller_and_grant(permit))
+        {
+            return self.is_grant_valid(permit);
         }
         match &self.tokens {
-            Tokens::Folder(records) => self
-                .with_own(records, |records| self.holds(permit, records))
+            TokenStore::Local(records) => self
+                .with_folder_tokens(records, |records| self.is_admitted(permit, records))
                 .unwrap_or(false),
-            Tokens::Database(_) => {
-                let mut known = self.known.lock();
-                if known.asked.is_none_or(|asked| asked.elapsed() > MAX_AGE) {
-                    known.asked = Some(Instant::now());
-                    // Whoever is shown something next is judged by what it finds.
-                    drop(self.ask());
+            TokenStore::Shared(_) => {
+                let mut known = self.token_cache.lock();
+                if known
+                    .queried_at
+                    .is_none_or(|asked| asked.elapsed() > MAX_CHECK_AGE)
+                {
+                    known.queried_at = Some(Instant::now());
+                    // The result counts from the next check on.
+                    drop(self.refresh_tokens());
                 }
-                self.holds(permit, &known.records)
+                self.is_admitted(permit, &known.records)
             }
         }
     }

@@ -1,32 +1,32 @@
-//! The hop of ours: what is granted, bounded and passed on as it came.
+//! The hop on Rung: checks the grant, applies the budget and forwards the raw message.
 
 use std::sync::Arc;
 
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle};
-use rung_mcp::connect::{Command, Options, Target};
-use rung_mcp::http::{Admission, Config, Denied, Door, serve};
-use rung_mcp::{Capabilities, Offer, Remote, SealKey, Server};
-use rung_tool::{Keep, Pending, Resources};
+use rung_mcp::connect::{Options, ServerCommand, ServerTarget};
+use rung_mcp::http::{Authenticator, HttpConfig, AuthError, HttpGuard, serve};
+use rung_mcp::{Capabilities, ServerConfig, DownstreamToolSource, SealKey, McpServer};
+use rung_tool::{ResultSink, BoxFuture, ResourceSources};
 
-/// Nothing is too long here.
-struct Nowhere;
+/// Refuses to store results; none in this benchmark exceeds the budget.
+struct RejectingSink;
 
-impl Keep for Nowhere {
-    fn keep(&self, _: &Permit, _: &str, _: &mut dyn std::io::Read) -> Result<Handle, Fault> {
+impl ResultSink for RejectingSink {
+    fn store(&self, _: &Permit, _: &str, _: &mut dyn std::io::Read) -> Result<Handle, Fault> {
         Err(Fault::new(Code::StoreFull, "nothing is kept"))
     }
 }
 
-struct Anybody;
+struct AllowAll;
 
-impl Admission for Anybody {
-    fn admit<'a>(&'a self, _: Option<&'a str>) -> Pending<'a, Result<Permit, Denied>> {
+impl Authenticator for AllowAll {
+    fn authenticate<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Permit, AuthError>> {
         Box::pin(async { Ok(Permit::local_user(Access::Write)) })
     }
 
-    fn still_admits(&self, _: &Permit) -> bool {
+    fn is_still_valid(&self, _: &Permit) -> bool {
         true
     }
 }
@@ -37,21 +37,21 @@ async fn main() -> anyhow::Result<()> {
     let [_, port, sessions, child] = arguments.as_slice() else {
         anyhow::bail!("rung-hop PORT sessions|stateless CHILD");
     };
-    let target = Target::Command(Command::new(child, Vec::<String>::new()));
-    let remote = Remote::new(
+    let target = ServerTarget::Command(ServerCommand::new(child, Vec::<String>::new()));
+    let remote = DownstreamToolSource::new(
         target,
         Options::new("child"),
         Capabilities::default(),
-        Arc::new(Nowhere),
+        Arc::new(RejectingSink),
     );
-    let server = Server::new(Offer {
+    let server = McpServer::new(ServerConfig {
         name: "hop".to_owned(),
         title: "Hop".to_owned(),
         version: "0",
         icon: String::new(),
         instructions: Box::new(|_| String::new()),
         tools: Arc::new(remote),
-        resources: Arc::new(Resources(Vec::new())),
+        resources: Arc::new(ResourceSources(Vec::new())),
         prompts: None,
         changes: None,
         budget: Budget::default(),
@@ -60,7 +60,7 @@ async fn main() -> anyhow::Result<()> {
         tasks: None,
     });
     let address: std::net::SocketAddr = format!("127.0.0.1:{port}").parse()?;
-    let mut config = Config::new(Door::new(address, Vec::new(), Vec::new(), Anybody));
+    let mut config = HttpConfig::new(HttpGuard::new(address, Vec::new(), Vec::new(), AllowAll));
     config.sessions = sessions == "sessions";
     let listener = tokio::net::TcpListener::bind(address).await?;
     Ok(serve(server, config, listener, std::future::pending()).await?)

@@ -1,4 +1,4 @@
-//! The tool behind our own server: typed, checked against its schema, and through the ladder like every other.
+//! The echo tool on Rung's server: typed, validated against its schema, and fitted to the reply budget like every tool.
 
 use std::io::{BufReader, stdin, stdout};
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle};
-use rung_mcp::http::{Admission, Config, Denied, Door, serve};
-use rung_mcp::{Offer, SealKey, Server, stdio};
-use rung_tool::{Answer, Call, Keep, Pending, Resources, Tool, Toolbox};
+use rung_mcp::http::{Authenticator, HttpConfig, AuthError, HttpGuard, serve};
+use rung_mcp::{ServerConfig, SealKey, McpServer, stdio};
+use rung_tool::{ToolOutput, Call, ResultSink, BoxFuture, ResourceSources, Tool, Toolbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,9 +33,9 @@ impl Tool for Echo {
     type Output = Output;
     type Error = Fault;
 
-    async fn run(&self, _: &Call, input: Input) -> Result<Answer<Output>, Fault> {
+    async fn run(&self, _: &Call, input: Input) -> Result<ToolOutput<Output>, Fault> {
         let text = Some(input.text.clone());
-        Ok(Answer {
+        Ok(ToolOutput {
             text,
             data: Output { text: input.text },
             links: Vec::new(),
@@ -43,40 +43,40 @@ impl Tool for Echo {
     }
 }
 
-/// Nothing is too long here.
-struct Nowhere;
+/// Refuses to store results; none in this benchmark exceeds the budget.
+struct RejectingSink;
 
-impl Keep for Nowhere {
-    fn keep(&self, _: &Permit, _: &str, _: &mut dyn std::io::Read) -> Result<Handle, Fault> {
+impl ResultSink for RejectingSink {
+    fn store(&self, _: &Permit, _: &str, _: &mut dyn std::io::Read) -> Result<Handle, Fault> {
         Err(Fault::new(Code::StoreFull, "nothing is kept"))
     }
 }
 
-struct Anybody;
+struct AllowAll;
 
-impl Admission for Anybody {
-    fn admit<'a>(&'a self, _: Option<&'a str>) -> Pending<'a, Result<Permit, Denied>> {
+impl Authenticator for AllowAll {
+    fn authenticate<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Permit, AuthError>> {
         Box::pin(async { Ok(Permit::anonymous()) })
     }
 
-    fn still_admits(&self, _: &Permit) -> bool {
+    fn is_still_valid(&self, _: &Permit) -> bool {
         true
     }
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let toolbox = Toolbox::builder(Face::Rung, Arc::new(Nowhere))
+    let toolbox = Toolbox::builder(Face::Rung, Arc::new(RejectingSink))
         .tool(Echo)?
         .build();
-    let server = Server::new(Offer {
+    let server = McpServer::new(ServerConfig {
         name: "echo".to_owned(),
         title: "Echo".to_owned(),
         version: "0",
         icon: String::new(),
         instructions: Box::new(|_| String::new()),
         tools: Arc::new(toolbox),
-        resources: Arc::new(Resources(Vec::new())),
+        resources: Arc::new(ResourceSources(Vec::new())),
         prompts: None,
         changes: None,
         budget: Budget::default(),
@@ -97,7 +97,7 @@ async fn main() -> anyhow::Result<()> {
         std::process::exit(0);
     };
     let address: std::net::SocketAddr = format!("127.0.0.1:{port}").parse()?;
-    let mut config = Config::new(Door::new(address, Vec::new(), Vec::new(), Anybody));
+    let mut config = HttpConfig::new(HttpGuard::new(address, Vec::new(), Vec::new(), AllowAll));
     config.sessions = std::env::args().nth(2).as_deref() != Some("stateless");
     Ok(serve(
         server,

@@ -1,4 +1,4 @@
-//! Fetches an address as often as lines come in, and says of each how many bytes came. It does nothing with them.
+//! Fetches a URL once per input line and prints the number of bytes received. The bytes are discarded.
 
 use std::io::{BufRead as _, Write as _};
 

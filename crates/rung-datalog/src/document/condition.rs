@@ -1,65 +1,65 @@
-//! What a query says of a document.
+//! Conditions on documents, as a query states them.
 //!
-//! A map says something of what is under its keys, a word of logic combines, a comparison or a value speaks of what is there. Of a
-//! vector something is true where it is true of an element.
+//! A map states conditions on the values of its keys; `:and`, `:or` and `:not` combine conditions; a comparison or a value tests
+//! a scalar. A condition holds for a vector if it holds for an element.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
 
 use rung_edn::Value;
 
-use super::paths::{Path, Probe, comparable};
-use super::{is_null, key_of_heading, null, shown};
+use super::paths::{DocumentPath, IndexProbe, comparable};
+use super::{abbreviate, heading_keyword, is_null, null};
 use crate::{Error, Result};
 
-/// Conditions within conditions, at most.
+/// Depth of nested conditions, at most.
 const MAX_DEPTH: usize = 64;
 
-/// Something that is true of a document, or not.
+/// A condition on a document.
 #[derive(Debug, Clone)]
 pub(crate) enum Condition {
-    /// Each is true of what is under its key.
-    Members(Vec<(Key, Condition)>),
+    /// Each condition holds for the value of its key.
+    Members(Vec<(PathKey, Condition)>),
     All(Vec<Condition>),
     Any(Vec<Condition>),
     Not(Box<Condition>),
-    /// The test is passed by something at the end of the path.
-    Leaf(Vec<Key>, Test),
+    /// A value at the end of the path passes the test.
+    Leaf(Vec<PathKey>, ValueTest),
 }
 
 /// A step into a document.
 #[derive(Debug, Clone)]
-pub(crate) enum Key {
+pub(crate) enum PathKey {
     Name(Value),
     Position(i64),
-    /// `:?`, any one.
-    One,
-    /// `:*`, any number of them.
-    Deep,
+    /// `:?`, any one key or position.
+    AnyKey,
+    /// `:*`, any number of keys and positions.
+    AnyDepth,
 }
 
-/// What a value is asked.
+/// A test of a scalar value.
 #[derive(Debug, Clone)]
-pub(crate) enum Test {
+pub(crate) enum ValueTest {
     IsNull,
-    Is(Value),
-    /// It fits between those before it and those after it.
+    Equals(Value),
+    /// The value is in order between the bounds before it and after it.
     Compared {
-        order: Order,
+        order: ComparisonOperator,
         before: Vec<Value>,
         after: Vec<Value>,
     },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum ComparisonOperator {
     Less,
     AtMost,
     More,
     AtLeast,
 }
 
-impl Order {
+impl ComparisonOperator {
     fn read(name: &str) -> Option<Self> {
         match name {
             "<" => Some(Self::Less),
@@ -71,7 +71,7 @@ impl Order {
     }
 
     fn holds(self, one: &Value, other: &Value) -> bool {
-        let Some(order) = compared(one, other) else {
+        let Some(order) = compare_same_kind(one, other) else {
             return false;
         };
         match self {
@@ -83,12 +83,12 @@ impl Order {
     }
 }
 
-fn wrong<T>(why: impl Into<String>) -> Result<T> {
+fn invalid_query<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::Query(why.into()))
 }
 
-/// How two values of one kind are ordered. Whole numbers are one kind, and so are decimal and binary fractions.
-fn compared(one: &Value, other: &Value) -> Option<Ordering> {
+/// Compares two values of one kind. Whole numbers are one kind, and so are decimal and floating-point numbers.
+fn compare_same_kind(one: &Value, other: &Value) -> Option<Ordering> {
     let (one, other) = (comparable(one), comparable(other));
     let whole = |value: &Value| matches!(value, Value::Long(_) | Value::BigInt(_));
     let same = match (&one, &other) {
@@ -99,16 +99,16 @@ fn compared(one: &Value, other: &Value) -> Option<Ordering> {
     same.then(|| one.compare(&other))
 }
 
-/// Somebody who looks through a document, as long as they may.
-struct Looks<'s> {
+/// Calls `step` during an evaluation, and ends the evaluation when it fails.
+struct StepGuard<'s> {
     step: &'s dyn Fn() -> Result<()>,
-    /// Why they no longer may.
+    /// The error of `step`.
     failed: Cell<Option<Error>>,
 }
 
-impl Looks<'_> {
-    /// Whether to look on.
-    fn on(&self) -> bool {
+impl StepGuard<'_> {
+    /// Whether to continue.
+    fn may_continue(&self) -> bool {
         let failed = self.failed.take().or_else(|| (self.step)().err());
         let on = failed.is_none();
         self.failed.set(failed);
@@ -117,14 +117,14 @@ impl Looks<'_> {
 }
 
 impl Condition {
-    /// Understands a condition. Where documents were made of Markdown, keys are written as headings are.
+    /// Parses a condition. For documents from Markdown (`headings`), keys are converted like headings.
     pub(crate) fn read(value: &Value, headings: bool) -> Result<Self> {
-        Reader { headings }.condition(value, true, 0)
+        ConditionParser { headings }.condition(value, true, 0)
     }
 
-    /// Whether it is true of a document. `step` is called over and over, and ends it where it fails.
+    /// Returns true if the condition holds for a document. Calls `step` regularly, and fails if it fails.
     pub(crate) fn holds(&self, document: &Value, step: &dyn Fn() -> Result<()>) -> Result<bool> {
-        let looks = Looks {
+        let looks = StepGuard {
             step,
             failed: Cell::new(None),
         };
@@ -132,22 +132,26 @@ impl Condition {
         looks.failed.into_inner().map_or(Ok(holds), Err)
     }
 
-    /// Whether it is true of a part, which may be missing.
-    fn is_true(&self, part: Option<&Value>, looks: &Looks<'_>) -> bool {
+    /// Returns true if the condition holds for a part of a document. `None` is a missing part.
+    fn is_true(&self, part: Option<&Value>, looks: &StepGuard<'_>) -> bool {
         match self {
             Self::All(all) => all.iter().all(|condition| condition.is_true(part, looks)),
             Self::Any(any) => any.iter().any(|condition| condition.is_true(part, looks)),
             Self::Not(not) => !not.is_true(part, looks),
-            Self::Leaf(path, test) => part.is_some_and(|part| test.any(part, path, looks)),
+            Self::Leaf(path, test) => part.is_some_and(|part| test.matches_any(part, path, looks)),
             Self::Members(members) => match part {
-                Some(Value::Map(_)) => members.iter().all(|member| of_member(member, part, looks)),
+                Some(Value::Map(_)) => members
+                    .iter()
+                    .all(|member| member_holds(member, part, looks)),
                 Some(Value::Vector(items)) => {
-                    let named = |(key, _): &(Key, _)| matches!(key, Key::Name(_));
-                    // One element says all of it, unless it is said of which one.
+                    let named = |(key, _): &(PathKey, _)| matches!(key, PathKey::Name(_));
+                    // Without positions, a single element must meet all the conditions.
                     if !members.is_empty() && members.iter().all(named) {
                         items.iter().any(|item| self.is_true(Some(item), looks))
                     } else {
-                        members.iter().all(|member| of_member(member, part, looks))
+                        members
+                            .iter()
+                            .all(|member| member_holds(member, part, looks))
                     }
                 }
                 _ => false,
@@ -155,36 +159,36 @@ impl Condition {
         }
     }
 
-    /// Where documents are looked for of which it may be true; nowhere in particular where nothing is said.
-    pub(crate) fn probe(&self) -> Option<Probe> {
-        self.probe_below(&Path::default())
+    /// Returns the index probe for documents that may match. `None` if every document may.
+    pub(crate) fn probe(&self) -> Option<IndexProbe> {
+        self.probe_below(&DocumentPath::default())
     }
 
-    fn probe_below(&self, path: &Path) -> Option<Probe> {
+    fn probe_below(&self, path: &DocumentPath) -> Option<IndexProbe> {
         match self {
             Self::Members(members) => {
                 let probes = members
                     .iter()
-                    .filter_map(|(key, condition)| condition.probe_below(&key.below(path)?));
-                all(probes.collect())
+                    .filter_map(|(key, condition)| condition.probe_below(&key.child_path(path)?));
+                combine_probes(probes.collect())
             }
             Self::All(conditions) => {
                 let probes = conditions
                     .iter()
                     .filter_map(|condition| condition.probe_below(path));
-                all(probes.collect())
+                combine_probes(probes.collect())
             }
             Self::Any(conditions) => {
                 let probes = conditions
                     .iter()
                     .map(|condition| condition.probe_below(path));
-                Some(Probe::Any(probes.collect::<Option<_>>()?))
+                Some(IndexProbe::Any(probes.collect::<Option<_>>()?))
             }
             Self::Not(_) => None,
             Self::Leaf(keys, test) => {
                 let mut path = path.clone();
                 for key in keys {
-                    path = key.below(&path)?;
+                    path = key.child_path(&path)?;
                 }
                 Some(test.probe(&path))
             }
@@ -192,23 +196,23 @@ impl Condition {
     }
 }
 
-/// Those that ask for one entry first: they find least.
-fn all(mut probes: Vec<Probe>) -> Option<Probe> {
-    probes.sort_by_key(|probe| !matches!(probe, Probe::Between(from, to) if from == to));
+/// Combines probes. Those for a single entry come first, because they find least.
+fn combine_probes(mut probes: Vec<IndexProbe>) -> Option<IndexProbe> {
+    probes.sort_by_key(|probe| !matches!(probe, IndexProbe::Between(from, to) if from == to));
     match probes.len() {
         0 => None,
         1 => probes.pop(),
-        _ => Some(Probe::All(probes)),
+        _ => Some(IndexProbe::All(probes)),
     }
 }
 
-impl Key {
-    /// The path that it leads to, where that is one.
-    fn below(&self, path: &Path) -> Option<Path> {
+impl PathKey {
+    /// Returns the path of the key below a path. `None` for a wildcard.
+    fn child_path(&self, path: &DocumentPath) -> Option<DocumentPath> {
         match self {
-            Self::Name(name) => Some(path.and(name)),
+            Self::Name(name) => Some(path.join(name)),
             Self::Position(_) => Some(path.clone()),
-            Self::One | Self::Deep => None,
+            Self::AnyKey | Self::AnyDepth => None,
         }
     }
 }
@@ -221,74 +225,82 @@ fn children(part: &Value) -> Vec<&Value> {
     }
 }
 
-fn item(items: &[Value], at: i64) -> Option<&Value> {
+fn item_at(items: &[Value], at: i64) -> Option<&Value> {
     items.get(usize::try_from(at).ok()?)
 }
 
-/// Whether something is true of what is under a key of a map or vector.
-fn of_member(member: &(Key, Condition), part: Option<&Value>, looks: &Looks<'_>) -> bool {
+/// Returns true if a condition holds for the value of its key in a map or vector.
+fn member_holds(
+    member: &(PathKey, Condition),
+    part: Option<&Value>,
+    looks: &StepGuard<'_>,
+) -> bool {
     let (key, condition) = member;
-    let Some(part) = part.filter(|_| looks.on()) else {
+    let Some(part) = part.filter(|_| looks.may_continue()) else {
         return false;
     };
     match (key, part) {
-        (Key::Name(name), Value::Map(members)) => condition.is_true(members.get(name), looks),
-        (Key::Position(at), Value::Vector(items)) => {
-            item(items, *at).is_some_and(|item| condition.is_true(Some(item), looks))
+        (PathKey::Name(name), Value::Map(members)) => condition.is_true(members.get(name), looks),
+        (PathKey::Position(at), Value::Vector(items)) => {
+            item_at(items, *at).is_some_and(|item| condition.is_true(Some(item), looks))
         }
-        (Key::Name(_), Value::Vector(items)) => items
+        (PathKey::Name(_), Value::Vector(items)) => items
             .iter()
-            .any(|item| of_member(member, Some(item), looks)),
-        (Key::One, part) => {
+            .any(|item| member_holds(member, Some(item), looks)),
+        (PathKey::AnyKey, part) => {
             let below = children(part);
             below.iter().any(|child| condition.is_true(Some(child), looks))
                 // The position may be left out.
-                || matches!(part, Value::Vector(_)) && below.iter().any(|child| of_member(member, Some(child), looks))
+                || matches!(part, Value::Vector(_)) && below.iter().any(|child| member_holds(member, Some(child), looks))
         }
-        (Key::Deep, part) => {
+        (PathKey::AnyDepth, part) => {
             condition.is_true(Some(part), looks)
                 || children(part)
                     .iter()
-                    .any(|child| of_member(member, Some(child), looks))
+                    .any(|child| member_holds(member, Some(child), looks))
         }
         _ => false,
     }
 }
 
-impl Test {
-    /// Whether something at the end of a path passes it.
-    fn any(&self, part: &Value, path: &[Key], looks: &Looks<'_>) -> bool {
-        if !looks.on() {
+impl ValueTest {
+    /// Returns true if a value at the end of a path passes the test.
+    fn matches_any(&self, part: &Value, path: &[PathKey], looks: &StepGuard<'_>) -> bool {
+        if !looks.may_continue() {
             return false;
         }
         let Some((key, rest)) = path.split_first() else {
             return match part {
-                Value::Vector(items) => items.iter().any(|item| self.any(item, &[], looks)),
+                Value::Vector(items) => items.iter().any(|item| self.matches_any(item, &[], looks)),
                 Value::Map(_) => false,
                 scalar => self.passes(scalar),
             };
         };
         match (key, part) {
-            (Key::Name(name), Value::Map(members)) => members
+            (PathKey::Name(name), Value::Map(members)) => members
                 .get(name)
-                .is_some_and(|value| self.any(value, rest, looks)),
-            (Key::Position(at), Value::Vector(items)) => {
-                item(items, *at).is_some_and(|item| self.any(item, rest, looks))
+                .is_some_and(|value| self.matches_any(value, rest, looks)),
+            (PathKey::Position(at), Value::Vector(items)) => {
+                item_at(items, *at).is_some_and(|item| self.matches_any(item, rest, looks))
             }
-            (Key::Name(_), Value::Vector(items)) => {
-                items.iter().any(|item| self.any(item, path, looks))
+            (PathKey::Name(_), Value::Vector(items)) => {
+                items.iter().any(|item| self.matches_any(item, path, looks))
             }
-            (Key::One, part) => {
+            (PathKey::AnyKey, part) => {
                 let below = children(part);
-                below.iter().any(|child| self.any(child, rest, looks))
+                below
+                    .iter()
+                    .any(|child| self.matches_any(child, rest, looks))
                     || matches!(part, Value::Vector(_))
-                        && below.iter().any(|child| self.any(child, path, looks))
+                        && below
+                            .iter()
+                            .any(|child| self.matches_any(child, path, looks))
             }
-            (Key::Deep, part) => {
-                self.any(part, rest, looks)
+            (PathKey::AnyDepth, part) => {
+                self.matches_any(part, rest, looks)
                     || children(part)
                         .iter()
-                        .any(|child| self.any(child, path, looks))
+                        .any(|child| self.matches_any(child, path, looks))
             }
             _ => false,
         }
@@ -297,7 +309,7 @@ impl Test {
     fn passes(&self, value: &Value) -> bool {
         match self {
             Self::IsNull => is_null(value),
-            Self::Is(wanted) => comparable(wanted) == comparable(value),
+            Self::Equals(wanted) => comparable(wanted) == comparable(value),
             Self::Compared {
                 order,
                 before,
@@ -309,21 +321,24 @@ impl Test {
         }
     }
 
-    fn probe(&self, path: &Path) -> Probe {
+    fn probe(&self, path: &DocumentPath) -> IndexProbe {
         match self {
-            Self::IsNull => Probe::at(path.entry(&null())),
-            Self::Is(value) => Probe::at(path.entry(value)),
+            Self::IsNull => IndexProbe::exact(path.entry(&null())),
+            Self::Equals(value) => IndexProbe::exact(path.entry(value)),
             Self::Compared {
                 order,
                 before,
                 after,
             } => {
                 let (mut low, mut high) = (before.last(), after.first());
-                if matches!(order, Order::More | Order::AtLeast) {
+                if matches!(
+                    order,
+                    ComparisonOperator::More | ComparisonOperator::AtLeast
+                ) {
                     std::mem::swap(&mut low, &mut high);
                 }
-                let (first, last) = path.ends();
-                Probe::Between(
+                let (first, last) = path.entry_bounds();
+                IndexProbe::Between(
                     low.map_or(first, |value| path.entry(value)),
                     high.map_or(last, |value| path.entry(value)),
                 )
@@ -332,15 +347,17 @@ impl Test {
     }
 }
 
-struct Reader {
+struct ConditionParser {
     headings: bool,
 }
 
-impl Reader {
-    /// `outside` of any key, what is compared is named by a path.
+impl ConditionParser {
+    /// Parses a condition. `outside` of any key, a comparison names its value by a path.
     fn condition(&self, value: &Value, outside: bool, depth: usize) -> Result<Condition> {
         if depth > MAX_DEPTH {
-            return wrong(format!("conditions are nested deeper than {MAX_DEPTH}"));
+            return invalid_query(format!(
+                "conditions are nested deeper than {MAX_DEPTH} levels"
+            ));
         }
         match value {
             Value::Map(members) => {
@@ -366,41 +383,47 @@ impl Reader {
                     "or" => Ok(Condition::Any(several()?)),
                     "not" => match &several()?[..] {
                         [one] => Ok(Condition::Not(Box::new(one.clone()))),
-                        _ => wrong(format!("{} is given one condition", shown(value))),
+                        _ => invalid_query(format!(
+                            "{} takes exactly one condition",
+                            abbreviate(value)
+                        )),
                     },
                     "nil?" => self.is_null(value, rest, outside),
-                    name => match Order::read(name) {
+                    name => match ComparisonOperator::read(name) {
                         Some(order) => self.comparison(value, order, rest, outside),
-                        None => wrong(format!(
-                            "{} is no condition: there are :and, :or and :not, and comparisons by <, <=, >, >= and nil?",
-                            shown(value)
+                        None => invalid_query(format!(
+                            "{} is not a condition; conditions are :and, :or, :not and the comparisons <, <=, >, >= and nil?",
+                            abbreviate(value)
                         )),
                     },
                 }
             }
-            Value::Nil => wrong("what is null is asked for with (nil? :key)"),
-            value => Ok(Condition::Leaf(Vec::new(), Test::Is(value.clone()))),
+            Value::Nil => invalid_query("null cannot be compared; match it with (nil? :key)"),
+            value => Ok(Condition::Leaf(
+                Vec::new(),
+                ValueTest::Equals(value.clone()),
+            )),
         }
     }
 
-    fn key(&self, key: &Value) -> Result<Key> {
+    fn key(&self, key: &Value) -> Result<PathKey> {
         Ok(match key {
-            Value::Keyword(name) if name.as_str() == "?" => Key::One,
-            Value::Keyword(name) if name.as_str() == "*" => Key::Deep,
-            Value::Keyword(name) if self.headings => Key::Name(key_of_heading(name.as_str())?),
-            Value::String(text) if self.headings => Key::Name(key_of_heading(text)?),
-            Value::Keyword(_) | Value::String(_) => Key::Name(key.clone()),
-            Value::Long(at) => Key::Position(*at),
+            Value::Keyword(name) if name.as_str() == "?" => PathKey::AnyKey,
+            Value::Keyword(name) if name.as_str() == "*" => PathKey::AnyDepth,
+            Value::Keyword(name) if self.headings => PathKey::Name(heading_keyword(name.as_str())?),
+            Value::String(text) if self.headings => PathKey::Name(heading_keyword(text)?),
+            Value::Keyword(_) | Value::String(_) => PathKey::Name(key.clone()),
+            Value::Long(at) => PathKey::Position(*at),
             _ => {
-                return wrong(format!(
-                    "{} is no key: it is a keyword, a string or a position",
-                    shown(key)
+                return invalid_query(format!(
+                    "{} is not a key; a key is a keyword, a string or a position",
+                    abbreviate(key)
                 ));
             }
         })
     }
 
-    fn path(&self, path: &Value) -> Result<Vec<Key>> {
+    fn path(&self, path: &Value) -> Result<Vec<PathKey>> {
         match path {
             Value::Vector(keys) | Value::List(keys) => {
                 keys.iter().map(|key| self.key(key)).collect()
@@ -411,17 +434,20 @@ impl Reader {
 
     fn is_null(&self, form: &Value, arguments: &[Value], outside: bool) -> Result<Condition> {
         match arguments {
-            [] if !outside => Ok(Condition::Leaf(Vec::new(), Test::IsNull)),
-            [path] if outside => Ok(Condition::Leaf(self.path(path)?, Test::IsNull)),
-            _ if outside => wrong(format!("{} is given a path", shown(form))),
-            _ => wrong(format!("{} stands under a key already", shown(form))),
+            [] if !outside => Ok(Condition::Leaf(Vec::new(), ValueTest::IsNull)),
+            [path] if outside => Ok(Condition::Leaf(self.path(path)?, ValueTest::IsNull)),
+            _ if outside => invalid_query(format!("{} takes a path", abbreviate(form))),
+            _ => invalid_query(format!(
+                "{} is under a key and takes no path",
+                abbreviate(form)
+            )),
         }
     }
 
     fn comparison(
         &self,
         form: &Value,
-        order: Order,
+        order: ComparisonOperator,
         arguments: &[Value],
         outside: bool,
     ) -> Result<Condition> {
@@ -440,7 +466,10 @@ impl Reader {
                 vectors
             };
             let [at] = places[..] else {
-                return wrong(format!("{} needs one path, as [:a :b]", shown(form)));
+                return invalid_query(format!(
+                    "{} takes one path, such as [:a :b]",
+                    abbreviate(form)
+                ));
             };
             (
                 self.path(&arguments[at])?,
@@ -449,29 +478,29 @@ impl Reader {
             )
         } else {
             if arguments.iter().any(|argument| vector(&argument)) {
-                return wrong(format!(
-                    "{} stands under a key already, and has no path",
-                    shown(form)
+                return invalid_query(format!(
+                    "{} is under a key and takes no path",
+                    abbreviate(form)
                 ));
             }
             (Vec::new(), &[][..], arguments)
         };
         let mut bounds = before.iter().chain(after);
         let Some(first) = bounds.next() else {
-            return wrong(format!("{} has nothing to compare with", shown(form)));
+            return invalid_query(format!("{} has no value to compare with", abbreviate(form)));
         };
         for bound in std::iter::once(first).chain(bounds) {
-            if bound.is_nil() || compared(first, bound).is_none() {
-                return wrong(format!(
-                    "{} compares with values of one kind that have an order",
-                    shown(form)
+            if bound.is_nil() || compare_same_kind(first, bound).is_none() {
+                return invalid_query(format!(
+                    "{} compares only with ordered values of one kind",
+                    abbreviate(form)
                 ));
             }
         }
         let (before, after) = (before.to_vec(), after.to_vec());
         Ok(Condition::Leaf(
             path,
-            Test::Compared {
+            ValueTest::Compared {
                 order,
                 before,
                 after,

@@ -1,4 +1,4 @@
-//! Markdown as a document: headings are keys, and what is under them is their text, or what is under theirs.
+//! Markdown as a document: headings are keys, and their values are the text below them, or the headings below them.
 
 use std::sync::LazyLock;
 
@@ -6,13 +6,13 @@ use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use regex::Regex;
 use rung_edn::{Map, Name, Value};
 
-use super::wrong;
+use super::invalid_document;
 use crate::Result;
 
-/// The key of a text that has headings below it, or none above it. No heading becomes it.
+/// The key of a text that has headings below it, or none above it. No heading has this key.
 const TEXT: &str = "_text";
 
-/// A heading and what is under it.
+/// A heading with its text and the sections below it.
 #[derive(Default)]
 struct Section {
     level: usize,
@@ -28,12 +28,12 @@ impl Section {
         if self.below.is_empty() {
             return text;
         }
-        Some(Value::Map(members(text, self.below)))
+        Some(Value::Map(section_map(text, self.below)))
     }
 }
 
-/// What is under headings of one place. What several of the same name have is a vector.
-fn members(text: Option<Value>, sections: Vec<Section>) -> Map {
+/// Returns the map of a text and its sections. Sections of the same name become a vector.
+fn section_map(text: Option<Value>, sections: Vec<Section>) -> Map {
     let mut members = Map::new();
     if let Some(text) = text {
         members.insert(Value::keyword(TEXT), text);
@@ -60,8 +60,8 @@ fn members(text: Option<Value>, sections: Vec<Section>) -> Map {
     members
 }
 
-/// The document of a text.
-pub(super) fn read(text: &str) -> Result<Value> {
+/// Parses Markdown to a document.
+pub(super) fn parse(text: &str) -> Result<Value> {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_STRIKETHROUGH
         | Options::ENABLE_TASKLISTS
@@ -91,11 +91,11 @@ pub(super) fn read(text: &str) -> Result<Value> {
                 depth -= 1;
                 match tag {
                     TagEnd::Heading(level) if depth == 0 => {
-                        let key = key(&block)?;
-                        begin(
+                        let key = heading_key(&block)?;
+                        open_section(
                             &mut open,
                             Section {
-                                level: number(level),
+                                level: heading_level(level),
                                 key,
                                 ..Section::default()
                             },
@@ -119,7 +119,7 @@ pub(super) fn read(text: &str) -> Result<Value> {
             Event::Rule | Event::FootnoteReference(_) | Event::TaskListMarker(_) => {}
         }
     }
-    begin(
+    open_section(
         &mut open,
         Section {
             level: 0,
@@ -128,10 +128,10 @@ pub(super) fn read(text: &str) -> Result<Value> {
     );
     let root = open.swap_remove(0);
     let text = (!root.blocks.is_empty()).then(|| Value::text(root.blocks.join("\n")));
-    Ok(Value::Map(members(text, root.below)))
+    Ok(Value::Map(section_map(text, root.below)))
 }
 
-/// What follows stands in a line of its own.
+/// Starts a new line.
 fn break_line(block: &mut String) {
     if !block.is_empty() && !block.ends_with('\n') {
         block.push('\n');
@@ -144,8 +144,8 @@ fn end_block(open: &mut [Section], block: &str) {
     }
 }
 
-/// Ends the sections that a new one is not below of, and begins it.
-fn begin(open: &mut Vec<Section>, section: Section) {
+/// Closes the open sections that do not contain the new one, and opens it.
+fn open_section(open: &mut Vec<Section>, section: Section) {
     while open.len() > 1 && open[open.len() - 1].level >= section.level {
         let (done, above) = (open.pop(), open.last_mut());
         if let (Some(done), Some(above)) = (done, above) {
@@ -155,33 +155,33 @@ fn begin(open: &mut Vec<Section>, section: Section) {
     open.push(section);
 }
 
-fn number(level: HeadingLevel) -> usize {
+fn heading_level(level: HeadingLevel) -> usize {
     level as usize
 }
 
-/// Where sections are numbered.
-static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[0-9]+[.) \-]*"));
-static NO_PART: LazyLock<Regex> = LazyLock::new(|| pattern(r"[^\p{L}\p{Nd} \t\-]"));
-static BETWEEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"[ \t\-]+"));
+/// The number before a heading.
+static HEADING_NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^[0-9]+[.) \-]*"));
+static NOT_IN_KEY: LazyLock<Regex> = LazyLock::new(|| pattern(r"[^\p{L}\p{Nd} \t\-]"));
+static SEPARATORS: LazyLock<Regex> = LazyLock::new(|| pattern(r"[ \t\-]+"));
 
 fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("it is written right")
 }
 
-/// The key that a heading becomes: its letters and digits in lower case, without the number in front of it.
-pub(super) fn key(heading: &str) -> Result<String> {
+/// Returns the key of a heading: its letters and digits in lower case, without the number in front of it.
+pub(super) fn heading_key(heading: &str) -> Result<String> {
     let lower = heading.trim().to_lowercase();
-    let bare = NUMBER.replace(&lower, "");
-    // A number may be all that there is.
+    let bare = HEADING_NUMBER.replace(&lower, "");
+    // The heading may be only a number.
     for text in [&*bare, &lower] {
-        let kept = NO_PART.replace_all(text, "");
-        let key = BETWEEN.replace_all(&kept, "-");
+        let kept = NOT_IN_KEY.replace_all(text, "");
+        let key = SEPARATORS.replace_all(&kept, "-");
         let key = key.trim_matches('-');
         if !key.is_empty() && Name::new(key).is_readable() {
             return Ok(key.to_owned());
         }
     }
-    wrong(format!(
-        "the heading {heading:?} has no letter to make a key of"
+    invalid_document(format!(
+        "the heading {heading:?} has no letter or digit for a key"
     ))
 }

@@ -1,50 +1,56 @@
-//! Patches: a document with a few changes, each at the end of a path.
+//! Patches: changes to a document, each at the end of a path.
 
 use rung_edn::{Map, Value};
 
-use super::{NULL, checked, shown, wrong};
+use super::{NULL, abbreviate, invalid_document, validate};
 use crate::Result;
 
-/// Changes of one document, at most.
+/// Changes in one patch, at most.
 const MAX_CHANGES: usize = 10_000;
 
-/// The document after some changes, done one after the other.
-pub(crate) fn patched(mut document: Value, changes: &Value) -> Result<Value> {
+/// Applies changes to a document, one after the other.
+pub(crate) fn apply_patch(mut document: Value, changes: &Value) -> Result<Value> {
     let changes = match changes {
         Value::Nil => &[],
         changes => match changes.as_sequence() {
             Some(changes) if changes.len() <= MAX_CHANGES => changes,
-            Some(_) => return wrong(format!("a patch has at most {MAX_CHANGES} changes")),
-            None => return wrong("a patch is a vector of changes, as [[:set [:a :b] 1]]"),
+            Some(_) => {
+                return invalid_document(format!("a patch has at most {MAX_CHANGES} changes"));
+            }
+            None => {
+                return invalid_document(
+                    "a patch is a vector of changes, such as [[:set [:a :b] 1]]",
+                );
+            }
         },
     };
     for change in changes {
         let Some([name, path, arguments @ ..]) = change.as_sequence() else {
-            let change = shown(change);
-            return wrong(format!(
-                "{change} is no change: it has a name and a path, as [:unset [:a]]"
+            let change = abbreviate(change);
+            return invalid_document(format!(
+                "{change} is not a change; a change has a name and a path, such as [:unset [:a]]"
             ));
         };
-        let path = steps(path)?;
+        let path = parse_path(path)?;
         let name = name.as_keyword().map_or("", |name| name.as_str());
         match (name, arguments) {
             ("set", [value]) => {
-                let value = checked(value.clone(), 0)?;
-                set(&mut document, &path, value)?;
+                let value = validate(value.clone(), 0)?;
+                set_at(&mut document, &path, value)?;
             }
-            ("unset", []) => unset(&mut document, &path)?,
+            ("unset", []) => unset_at(&mut document, &path)?,
             ("update", [function, arguments @ ..]) => {
                 let function = function.as_keyword().map_or("", |name| name.as_str());
-                let before = found(&document, &path)?.cloned();
-                let after = updated(function, before, arguments)?;
-                set(&mut document, &path, after)?;
+                let before = find_at(&document, &path)?.cloned();
+                let after = apply_update(function, before, arguments)?;
+                set_at(&mut document, &path, after)?;
             }
-            ("set", _) => return wrong(":set is given a path and one value"),
-            ("unset", _) => return wrong(":unset is given a path alone"),
+            ("set", _) => return invalid_document(":set takes a path and one value"),
+            ("unset", _) => return invalid_document(":unset takes only a path"),
             _ => {
-                let change = shown(change);
-                return wrong(format!(
-                    "{change} is no change: there are :set, :unset and :update"
+                let change = abbreviate(change);
+                return invalid_document(format!(
+                    "{change} is not a change; changes are :set, :unset and :update"
                 ));
             }
         }
@@ -52,17 +58,17 @@ pub(crate) fn patched(mut document: Value, changes: &Value) -> Result<Value> {
     Ok(document)
 }
 
-/// The keys and positions of a path.
-fn steps(path: &Value) -> Result<Vec<Value>> {
+/// Parses a path to its keys and positions.
+fn parse_path(path: &Value) -> Result<Vec<Value>> {
     let steps = match path {
         Value::Keyword(_) | Value::String(_) => vec![path.clone()],
         Value::Vector(steps) | Value::List(steps) => steps.clone(),
         _ => Vec::new(),
     };
     if steps.is_empty() {
-        let path = shown(path);
-        return wrong(format!(
-            "{path} is no path: it is a key, or a vector of keys and positions"
+        let path = abbreviate(path);
+        return invalid_document(format!(
+            "{path} is not a path; a path is a key, or a vector of keys and positions"
         ));
     }
     for step in &steps {
@@ -73,9 +79,9 @@ fn steps(path: &Value) -> Result<Vec<Value>> {
             _ => false,
         };
         if !fits {
-            let step = shown(step);
-            return wrong(format!(
-                "{step} leads nowhere: a path has keys, and positions from 0 on"
+            let step = abbreviate(step);
+            return invalid_document(format!(
+                "{step} is not a step of a path; a path has keys, and positions from 0"
             ));
         }
     }
@@ -83,95 +89,97 @@ fn steps(path: &Value) -> Result<Vec<Value>> {
 }
 
 fn out_of_bounds<T>(at: &Value) -> Result<T> {
-    wrong(format!("there is nothing at position {at}"))
+    invalid_document(format!("no item is at position {at}"))
 }
 
-fn not_a<T>(what: &str, step: &Value, value: &Value) -> Result<T> {
-    let (step, value) = (shown(step), shown(value));
-    wrong(format!("{step} needs a {what}, and there is {value}"))
+fn type_mismatch<T>(what: &str, step: &Value, value: &Value) -> Result<T> {
+    let (step, value) = (abbreviate(step), abbreviate(value));
+    invalid_document(format!("{step} needs a {what}; the value is {value}"))
 }
 
-/// The place of a position in a vector.
-fn place(items: &[Value], at: i64) -> Result<usize> {
+/// Checks a position in a vector.
+fn check_position(items: &[Value], at: i64) -> Result<usize> {
     match usize::try_from(at) {
         Ok(place) if place < items.len() => Ok(place),
         _ => out_of_bounds(&Value::Long(at)),
     }
 }
 
-/// What is at the end of a path, if anything.
-fn found<'d>(value: &'d Value, path: &[Value]) -> Result<Option<&'d Value>> {
+/// Returns the value at the end of a path, if there is one.
+fn find_at<'d>(value: &'d Value, path: &[Value]) -> Result<Option<&'d Value>> {
     let Some((step, rest)) = path.split_first() else {
         return Ok(Some(value));
     };
     match (value, step) {
-        (Value::Vector(items), Value::Long(at)) => found(&items[place(items, *at)?], rest),
-        (value, Value::Long(_)) => not_a("vector", step, value),
+        (Value::Vector(items), Value::Long(at)) => {
+            find_at(&items[check_position(items, *at)?], rest)
+        }
+        (value, Value::Long(_)) => type_mismatch("vector", step, value),
         (Value::Map(members), step) => match members.get(step) {
-            Some(value) => found(value, rest),
+            Some(value) => find_at(value, rest),
             None if matches!(rest.first(), Some(Value::Long(_))) => {
-                not_a("vector", &rest[0], &Value::Nil)
+                type_mismatch("vector", &rest[0], &Value::Nil)
             }
             None => Ok(None),
         },
-        (value, step) => not_a("map", step, value),
+        (value, step) => type_mismatch("map", step, value),
     }
 }
 
-/// Sets what is at the end of a path. Maps that are missing on the way come to be.
-fn set(value: &mut Value, path: &[Value], to: Value) -> Result<()> {
+/// Sets the value at the end of a path. Creates missing maps on the way.
+fn set_at(value: &mut Value, path: &[Value], to: Value) -> Result<()> {
     let Some((step, rest)) = path.split_first() else {
         *value = to;
         return Ok(());
     };
     match (value, step) {
         (Value::Vector(items), Value::Long(at)) => {
-            let place = place(items, *at)?;
-            set(&mut items[place], rest, to)
+            let place = check_position(items, *at)?;
+            set_at(&mut items[place], rest, to)
         }
-        (value, Value::Long(_)) => not_a("vector", step, value),
+        (value, Value::Long(_)) => type_mismatch("vector", step, value),
         (Value::Map(members), step) => {
             let below = members
                 .entry(step.clone())
                 .or_insert_with(|| Value::Map(Map::new()));
-            set(below, rest, to)
+            set_at(below, rest, to)
         }
-        (value, step) => not_a("map", step, value),
+        (value, step) => type_mismatch("map", step, value),
     }
 }
 
-/// Takes away what is at the end of a path, where it is there.
-fn unset(value: &mut Value, path: &[Value]) -> Result<()> {
+/// Removes the value at the end of a path, if there is one.
+fn unset_at(value: &mut Value, path: &[Value]) -> Result<()> {
     let Some((step, rest)) = path.split_first() else {
         return Ok(());
     };
     match (value, step) {
         (Value::Vector(items), Value::Long(at)) => {
-            let place = place(items, *at)?;
+            let place = check_position(items, *at)?;
             if rest.is_empty() {
                 items.remove(place);
                 return Ok(());
             }
-            unset(&mut items[place], rest)
+            unset_at(&mut items[place], rest)
         }
-        (value, Value::Long(_)) => not_a("vector", step, value),
+        (value, Value::Long(_)) => type_mismatch("vector", step, value),
         (Value::Map(members), step) if rest.is_empty() => {
             members.shift_remove(step);
             Ok(())
         }
         (Value::Map(members), step) => match members.get_mut(step) {
-            Some(below) => unset(below, rest),
+            Some(below) => unset_at(below, rest),
             None => Ok(()),
         },
-        (value, step) => not_a("map", step, value),
+        (value, step) => type_mismatch("map", step, value),
     }
 }
 
-/// What a value becomes.
-fn updated(function: &str, before: Option<Value>, arguments: &[Value]) -> Result<Value> {
+/// Returns the value that an update function makes of a value.
+fn apply_update(function: &str, before: Option<Value>, arguments: &[Value]) -> Result<Value> {
     let needs = |what: &str, before: &Value| {
-        let before = shown(before);
-        wrong(format!(":{function} needs {what}, and there is {before}"))
+        let before = abbreviate(before);
+        invalid_document(format!(":{function} needs {what}; the value is {before}"))
     };
     match function {
         "conj" => {
@@ -180,7 +188,7 @@ fn updated(function: &str, before: Option<Value>, arguments: &[Value]) -> Result
                 other => return needs("a vector", &other),
             };
             for argument in arguments {
-                items.push(checked(argument.clone(), 0)?);
+                items.push(validate(argument.clone(), 0)?);
             }
             Ok(Value::Vector(items))
         }
@@ -192,7 +200,7 @@ fn updated(function: &str, before: Option<Value>, arguments: &[Value]) -> Result
             match function {
                 "merge" => {
                     for argument in arguments {
-                        match checked(argument.clone(), 0)? {
+                        match validate(argument.clone(), 0)? {
                             Value::Map(more) => members.extend(more),
                             other => return needs("maps to merge", &other),
                         }
@@ -200,12 +208,12 @@ fn updated(function: &str, before: Option<Value>, arguments: &[Value]) -> Result
                 }
                 "assoc" => {
                     if arguments.is_empty() || !arguments.len().is_multiple_of(2) {
-                        return wrong(":assoc is given keys with their values");
+                        return invalid_document(":assoc takes keys with their values");
                     }
                     let pairs = arguments
                         .chunks_exact(2)
                         .map(|pair| (pair[0].clone(), pair[1].clone()));
-                    match checked(Value::Map(pairs.collect()), 0)? {
+                    match validate(Value::Map(pairs.collect()), 0)? {
                         Value::Map(more) => members.extend(more),
                         other => return needs("keys and values", &other),
                     }
@@ -220,7 +228,7 @@ fn updated(function: &str, before: Option<Value>, arguments: &[Value]) -> Result
         }
         "inc" | "dec" => {
             if !arguments.is_empty() {
-                return wrong(format!(":{function} is given a path alone"));
+                return invalid_document(format!(":{function} takes only a path"));
             }
             let before = before.unwrap_or(Value::Long(0));
             let number = match &before {
@@ -229,16 +237,16 @@ fn updated(function: &str, before: Option<Value>, arguments: &[Value]) -> Result
                 _ => None,
             };
             let Some(number) = number else {
-                return needs("a whole number of 64 bits", &before);
+                return needs("a 64-bit integer", &before);
             };
             let by = if function == "inc" { 1 } else { -1 };
             match number.checked_add(by) {
                 Some(number) => Ok(Value::Long(number)),
-                None => wrong(format!("{number} has no next whole number of 64 bits")),
+                None => invalid_document(format!("{number} is at the limit of 64-bit integers")),
             }
         }
-        _ => wrong(format!(
-            "there is no update :{function}; there are :conj, :merge, :assoc, :dissoc, :inc and :dec"
+        _ => invalid_document(format!(
+            ":{function} is not an update; updates are :conj, :merge, :assoc, :dissoc, :inc and :dec"
         )),
     }
 }

@@ -1,7 +1,7 @@
-//! The index of what is in documents: by the keys that lead to a value, and the value.
+//! The index of document contents: by the keys that lead to a scalar value, and the value.
 //!
-//! An entry is found where it may be; whether it is is for the document to say. So positions in vectors are left out, and an entry
-//! that is too long for a key is cut.
+//! The index returns candidates, and the document decides whether they match. So entries leave out positions in vectors, and are
+//! cut if they are too long for a key.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -9,40 +9,40 @@ use std::ops::Bound;
 use rung_edn::Value;
 use rung_kv::{Batch, MAX_KEY_BYTES, Table, View, encode};
 
-use crate::datom::{A, E, Entity};
+use crate::datom::{ATTRIBUTE_BYTES, ENTITY_BYTES, Entity};
 use crate::{Error, Result};
 
 /// Bytes of an entry, at most.
-const ROOM: usize = MAX_KEY_BYTES - A - E;
-/// Stands between the keys and the value; nothing begins with it.
-const END: u8 = 0x00;
+const MAX_ENTRY_BYTES: usize = MAX_KEY_BYTES - ATTRIBUTE_BYTES - ENTITY_BYTES;
+/// Separates the keys from the value. No encoded value begins with it.
+const PATH_END: u8 = 0x00;
 
-/// Keys that lead into a document, as bytes.
+/// The encoded keys that lead into a document.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Path(Vec<u8>);
+pub(crate) struct DocumentPath(Vec<u8>);
 
-impl Path {
-    pub(crate) fn and(&self, key: &Value) -> Self {
+impl DocumentPath {
+    pub(crate) fn join(&self, key: &Value) -> Self {
         let mut path = self.0.clone();
-        encode::put(key, &mut path);
+        encode::encode_part(key, &mut path);
         Self(path)
     }
 
-    /// The entry of a value at the end of the path.
+    /// Returns the index entry of a value at the end of the path.
     pub(crate) fn entry(&self, value: &Value) -> Vec<u8> {
         let mut entry = self.0.clone();
-        entry.push(END);
-        encode::put(&comparable(value), &mut entry);
-        entry.truncate(ROOM);
+        entry.push(PATH_END);
+        encode::encode_part(&comparable(value), &mut entry);
+        entry.truncate(MAX_ENTRY_BYTES);
         entry
     }
 
-    /// What lies before and after every entry at the end of the path.
-    pub(crate) fn ends(&self) -> (Vec<u8>, Vec<u8>) {
-        let ends = [END, END + 1].map(|end| {
+    /// Returns bounds before and after every entry at the end of the path.
+    pub(crate) fn entry_bounds(&self) -> (Vec<u8>, Vec<u8>) {
+        let ends = [PATH_END, PATH_END + 1].map(|end| {
             let mut entry = self.0.clone();
             entry.push(end);
-            entry.truncate(ROOM);
+            entry.truncate(MAX_ENTRY_BYTES);
             entry
         });
         let [before, after] = ends;
@@ -50,7 +50,7 @@ impl Path {
     }
 }
 
-/// A value as those that it is compared with: a decimal number among the binary ones.
+/// Converts a value for comparison: decimal numbers become floating-point numbers.
 pub(crate) fn comparable(value: &Value) -> Value {
     match value {
         Value::BigDec(_) => value.as_f64().map_or_else(|| value.clone(), Value::Double),
@@ -58,23 +58,23 @@ pub(crate) fn comparable(value: &Value) -> Value {
     }
 }
 
-/// The entries of a document.
+/// Returns the index entries of a document.
 pub(crate) fn entries(document: &Value) -> BTreeSet<Vec<u8>> {
     let mut entries = BTreeSet::new();
-    gather(document, &Path::default(), &mut entries);
+    collect_entries(document, &DocumentPath::default(), &mut entries);
     entries
 }
 
-fn gather(value: &Value, path: &Path, into: &mut BTreeSet<Vec<u8>>) {
+fn collect_entries(value: &Value, path: &DocumentPath, into: &mut BTreeSet<Vec<u8>>) {
     match value {
         Value::Map(members) => {
             for (key, value) in members {
-                gather(value, &path.and(key), into);
+                collect_entries(value, &path.join(key), into);
             }
         }
         Value::Vector(items) => {
             for item in items {
-                gather(item, path, into);
+                collect_entries(item, path, into);
             }
         }
         scalar => {
@@ -83,8 +83,8 @@ fn gather(value: &Value, path: &Path, into: &mut BTreeSet<Vec<u8>>) {
     }
 }
 
-fn key(a: u32, entry: &[u8], e: Option<Entity>) -> Vec<u8> {
-    let mut key = Vec::with_capacity(A + entry.len() + E);
+fn entry_key(a: u32, entry: &[u8], e: Option<Entity>) -> Vec<u8> {
+    let mut key = Vec::with_capacity(ATTRIBUTE_BYTES + entry.len() + ENTITY_BYTES);
     key.extend_from_slice(&a.to_be_bytes());
     key.extend_from_slice(entry);
     if let Some(e) = e {
@@ -93,7 +93,7 @@ fn key(a: u32, entry: &[u8], e: Option<Entity>) -> Vec<u8> {
     key
 }
 
-/// Takes the entries of an entity's document in.
+/// Adds the entries of an entity's document.
 pub(crate) fn add(
     batch: &mut Batch<'_>,
     table: Table,
@@ -101,12 +101,12 @@ pub(crate) fn add(
     entries: impl IntoIterator<Item = Vec<u8>>,
 ) -> Result<()> {
     for entry in entries {
-        batch.put(table, &key(a, &entry, Some(e)), &[])?;
+        batch.put(table, &entry_key(a, &entry, Some(e)), &[])?;
     }
     Ok(())
 }
 
-/// Takes them out.
+/// Removes the entries of an entity's document.
 pub(crate) fn remove(
     batch: &mut Batch<'_>,
     table: Table,
@@ -114,31 +114,31 @@ pub(crate) fn remove(
     entries: impl IntoIterator<Item = Vec<u8>>,
 ) -> Result<()> {
     for entry in entries {
-        batch.delete(table, &key(a, &entry, Some(e)))?;
+        batch.delete(table, &entry_key(a, &entry, Some(e)))?;
     }
     Ok(())
 }
 
-/// Where documents are looked for that may fulfil a condition.
+/// An index lookup for documents that may match a condition.
 #[derive(Debug, Clone)]
-pub(crate) enum Probe {
-    /// Among the entries from one to another.
+pub(crate) enum IndexProbe {
+    /// The entries between two bounds, both included.
     Between(Vec<u8>, Vec<u8>),
-    /// Where all of these find them.
-    All(Vec<Probe>),
-    /// Where one of these does.
-    Any(Vec<Probe>),
+    /// The documents that all of these find.
+    All(Vec<IndexProbe>),
+    /// The documents that at least one of these finds.
+    Any(Vec<IndexProbe>),
 }
 
-/// Entities that are few enough to be looked at one by one.
-const FEW: usize = 64;
+/// Entities that are few enough to test their documents without further probes.
+const FEW_ENTITIES: usize = 64;
 
-impl Probe {
-    pub(crate) fn at(entry: Vec<u8>) -> Self {
+impl IndexProbe {
+    pub(crate) fn exact(entry: Vec<u8>) -> Self {
         Self::Between(entry.clone(), entry)
     }
 
-    /// The entities that have something of an attribute there.
+    /// Returns the entities that have an entry of an attribute in the range of the probe.
     pub(crate) fn entities(
         &self,
         view: View<'_>,
@@ -148,16 +148,18 @@ impl Probe {
     ) -> Result<BTreeSet<Entity>> {
         match self {
             Self::Between(from, to) => {
-                let first = key(a, from, None);
-                // What is cut is followed by entities, and so is what is whole.
-                let mut last = key(a, to, Some(Entity::MAX));
+                let first = entry_key(a, from, None);
+                // Truncated and full entries are both followed by an entity.
+                let mut last = entry_key(a, to, Some(Entity::MAX));
                 last.push(u8::MAX);
                 let mut found = BTreeSet::new();
                 let bounds = (Bound::Included(&first[..]), Bound::Included(&last[..]));
                 for pair in view.range(table, bounds)? {
                     step()?;
                     let (key, _) = pair?;
-                    let e = key.last_chunk::<E>().map(|e| Entity::from_be_bytes(*e));
+                    let e = key
+                        .last_chunk::<ENTITY_BYTES>()
+                        .map(|e| Entity::from_be_bytes(*e));
                     found.insert(e.ok_or(Error::Store(rung_kv::Error::Corrupt("path")))?);
                 }
                 Ok(found)
@@ -169,7 +171,7 @@ impl Probe {
                 };
                 let mut found = first.entities(view, table, a, step)?;
                 for probe in probes {
-                    if found.len() <= FEW {
+                    if found.len() <= FEW_ENTITIES {
                         break;
                     }
                     let others = probe.entities(view, table, a, step)?;

@@ -7,7 +7,7 @@ use rung_edn::{Name, Set, Value};
 use super::functions;
 use crate::{Error, Result};
 
-fn wrong<T>(why: impl Into<String>) -> Result<T> {
+fn invalid_query<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::Query(why.into()))
 }
 
@@ -26,25 +26,25 @@ fn float(count: usize) -> f64 {
 fn floats(values: &[Value]) -> Result<Vec<f64>> {
     let each = values.iter().map(|value| match value.as_f64() {
         Some(number) => Ok(number),
-        None => wrong(format!("{value} is no number")),
+        None => invalid_query(format!("{value} is not a number")),
     });
     each.collect()
 }
 
-/// The value of an aggregate over some values, of which there is one at least.
+/// Computes an aggregate over at least one value.
 pub(crate) fn aggregate(function: &Name, arguments: &[Value], values: &[Value]) -> Result<Value> {
     let count = || match arguments {
         [Value::Long(count)] => usize::try_from(*count)
             .map(Some)
-            .or_else(|_| wrong(format!("{function} is given a count"))),
+            .or_else(|_| invalid_query(format!("{function} takes a count"))),
         [] => Ok(None),
-        _ => wrong(format!("{function} is given a count and a variable")),
+        _ => invalid_query(format!("{function} takes a count and a variable")),
     };
     let none = |made: Result<Value>| {
         if arguments.is_empty() {
             made
         } else {
-            wrong(format!("{function} is given a variable alone"))
+            invalid_query(format!("{function} takes one variable"))
         }
     };
     match function.as_str() {
@@ -93,7 +93,7 @@ pub(crate) fn aggregate(function: &Name, arguments: &[Value], values: &[Value]) 
         }
         "sample" => {
             let Some(count) = count()? else {
-                return wrong("sample is given a count and a variable");
+                return invalid_query("sample takes a count and a variable");
             };
             let distinct: Set = values.iter().cloned().collect();
             let mut shuffled: Vec<(u64, Value)> = distinct
@@ -109,8 +109,8 @@ pub(crate) fn aggregate(function: &Name, arguments: &[Value], values: &[Value]) 
                     .collect(),
             ))
         }
-        _ => wrong(format!(
-            "there is no aggregate {function}; there are sum, avg, median, variance, stddev, min, max, count, count-distinct, distinct, rand and sample"
+        _ => invalid_query(format!(
+            "{function} is not an aggregate; aggregates are sum, avg, median, variance, stddev, min, max, count, count-distinct, distinct, rand and sample"
         )),
     }
 }

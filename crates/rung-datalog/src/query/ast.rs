@@ -1,22 +1,21 @@
-//! A query as it is understood.
+//! The syntax tree of a query.
 
 use std::sync::Arc;
 
 use rung_edn::{Name, Value};
 
-/// A query.
 #[derive(Debug, Clone)]
-pub(crate) struct Query {
-    pub(crate) find: Find,
+pub(crate) struct ParsedQuery {
+    pub(crate) find: FindSpec,
     pub(crate) keys: Option<Vec<Value>>,
     pub(crate) with: Vec<Var>,
-    pub(crate) inputs: Vec<Input>,
-    pub(crate) clauses: Vec<Clause>,
-    pub(crate) having: Vec<Having>,
-    /// Columns, and whether they go up.
+    pub(crate) inputs: Vec<QueryInput>,
+    pub(crate) clauses: Vec<DatalogClause>,
+    pub(crate) having: Vec<HavingCondition>,
+    /// Columns, and true if their order is ascending.
     pub(crate) order: Vec<(usize, bool)>,
-    pub(crate) limit: Option<Count>,
-    pub(crate) offset: Option<Count>,
+    pub(crate) limit: Option<RowCount>,
+    pub(crate) offset: Option<RowCount>,
     pub(crate) timeout_ms: Option<u64>,
 }
 
@@ -25,22 +24,22 @@ pub(crate) type Var = Name;
 
 /// A number, or the variable that has it.
 #[derive(Debug, Clone)]
-pub(crate) enum Count {
+pub(crate) enum RowCount {
     Number(i64),
     Var(Var),
 }
 
-/// What is found, and in which form.
+/// The elements of `:find`, and the form of the result.
 #[derive(Debug, Clone)]
-pub(crate) enum Find {
-    Relation(Vec<Element>),
-    Collection(Element),
-    Tuple(Vec<Element>),
-    Scalar(Element),
+pub(crate) enum FindSpec {
+    Relation(Vec<FindElement>),
+    Collection(FindElement),
+    Tuple(Vec<FindElement>),
+    Scalar(FindElement),
 }
 
-impl Find {
-    pub(crate) fn elements(&self) -> &[Element] {
+impl FindSpec {
+    pub(crate) fn elements(&self) -> &[FindElement] {
         match self {
             Self::Relation(elements) | Self::Tuple(elements) => elements,
             Self::Collection(element) | Self::Scalar(element) => std::slice::from_ref(element),
@@ -48,9 +47,9 @@ impl Find {
     }
 }
 
-/// One thing that is found.
+/// An element of `:find`.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Element {
+pub(crate) enum FindElement {
     Var(Var),
     Aggregate(Aggregate),
     Pull {
@@ -59,42 +58,42 @@ pub(crate) enum Element {
         pattern: PullPattern,
     },
     /// Arithmetic over aggregates.
-    Arithmetic(Name, Vec<Element>),
+    Arithmetic(Name, Vec<FindElement>),
     Constant(Value),
 }
 
-/// The pattern of a pull: said there, or given.
+/// The pattern of a pull: written in the query, or an input.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PullPattern {
-    Said(Value),
-    Given(Var),
+    Inline(Value),
+    Input(Var),
 }
 
 /// A function over the values of a variable.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Aggregate {
     pub(crate) function: Name,
-    /// What stands before the variable.
-    pub(crate) arguments: Vec<Argument>,
+    /// The arguments before the variable.
+    pub(crate) arguments: Vec<CallArgument>,
     pub(crate) var: Var,
 }
 
-/// A condition on what is found.
+/// A condition of `:having` on the elements of a group.
 #[derive(Debug, Clone)]
-pub(crate) struct Having {
+pub(crate) struct HavingCondition {
     pub(crate) function: Name,
-    pub(crate) arguments: Vec<Element>,
+    pub(crate) arguments: Vec<FindElement>,
 }
 
-/// What is given to a query.
+/// An input of a query.
 #[derive(Debug, Clone)]
-pub(crate) enum Input {
+pub(crate) enum QueryInput {
     Source(Name),
     Rules,
     Binding(Binding),
 }
 
-/// How a value gives values to variables.
+/// A form that binds variables to the parts of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Binding {
     Ignore,
@@ -107,112 +106,110 @@ impl Binding {
     pub(crate) fn vars(&self, into: &mut Vec<Var>) {
         match self {
             Self::Ignore => {}
-            Self::Var(var) => add(into, var),
+            Self::Var(var) => push_unique(into, var),
             Self::Tuple(parts) => parts.iter().for_each(|part| part.vars(into)),
             Self::Each(part) => part.vars(into),
         }
     }
 }
 
-/// What must hold.
+/// A clause of `:where`.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Clause {
-    Pattern(Pattern),
-    Predicate(Call),
-    Function(Call, Binding),
-    Not(Not),
-    Or(Or),
+pub(crate) enum DatalogClause {
+    Pattern(DatomPattern),
+    Predicate(FunctionCall),
+    Function(FunctionCall, Binding),
+    Not(NotClause),
+    Or(OrClause),
     Rule(RuleCall),
 }
 
-/// A fact that must be there.
+/// A pattern that a fact must match.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Pattern {
+pub(crate) struct DatomPattern {
     pub(crate) source: Name,
-    pub(crate) terms: Vec<Term>,
+    pub(crate) terms: Vec<PatternTerm>,
 }
 
-/// A place in a pattern.
+/// A component of a pattern.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Term {
+pub(crate) enum PatternTerm {
     Blank,
     Var(Var),
     Constant(Value),
 }
 
-/// A call of a function.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Call {
+pub(crate) struct FunctionCall {
     pub(crate) function: Name,
-    pub(crate) arguments: Vec<Argument>,
+    pub(crate) arguments: Vec<CallArgument>,
 }
 
-/// What a function is given.
+/// An argument of a function.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Argument {
+pub(crate) enum CallArgument {
     Var(Var),
     Constant(Value),
     Source(Name),
-    Call(Call),
+    Call(FunctionCall),
     /// A form in which variables stand for their values.
     Form(Value),
 }
 
-/// What must not hold.
+/// A `not` or `not-join` clause.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Not {
-    /// The variables that it shares with what is around it; all of them where nothing is said.
+pub(crate) struct NotClause {
+    /// The variables shared with the surrounding clauses. `None` means all of them.
     pub(crate) vars: Option<Vec<Var>>,
-    pub(crate) clauses: Vec<Clause>,
+    pub(crate) clauses: Vec<DatalogClause>,
 }
 
-/// Of what one at least must hold.
+/// An `or` or `or-join` clause.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Or {
-    /// Variables that must have values before.
+pub(crate) struct OrClause {
+    /// Variables that must be bound before the clause is evaluated.
     pub(crate) required: Vec<Var>,
-    /// The variables that it shares with what is around it; all of them where nothing is said.
+    /// The variables shared with the surrounding clauses. `None` means all of them.
     pub(crate) vars: Option<Vec<Var>>,
-    pub(crate) branches: Vec<Vec<Clause>>,
+    pub(crate) branches: Vec<Vec<DatalogClause>>,
 }
 
-/// A call of a rule.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RuleCall {
     pub(crate) source: Name,
     pub(crate) name: Name,
-    pub(crate) arguments: Vec<Term>,
+    pub(crate) arguments: Vec<PatternTerm>,
 }
 
 /// Rules by name, each with all its branches.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Rules(pub(crate) std::collections::HashMap<Name, Arc<Rule>>);
+pub(crate) struct RuleSet(pub(crate) std::collections::HashMap<Name, Arc<DatalogRule>>);
 
-/// A rule: it holds where one of its branches does.
+/// A rule: it holds if one of its branches holds.
 #[derive(Debug, Clone)]
-pub(crate) struct Rule {
+pub(crate) struct DatalogRule {
     pub(crate) name: Name,
     pub(crate) arity: usize,
-    /// How many of its arguments must have values before it is called.
+    /// The number of leading arguments that must be bound before the rule is called.
     pub(crate) required: usize,
-    pub(crate) branches: Vec<Branch>,
-    /// Which of its arguments must have values before, as they are said to or because a branch cannot do without.
-    pub(crate) wants: Vec<bool>,
-    /// The rules that it calls and that call it, with itself where it comes back to itself.
-    pub(crate) together: Arc<[Name]>,
+    pub(crate) branches: Vec<RuleBranch>,
+    /// For each argument, true if it must be bound before the call, because it is declared so or because a branch needs it.
+    pub(crate) must_be_bound: Vec<bool>,
+    /// The rules that this rule calls and that call it, including itself if it is recursive.
+    pub(crate) recursion_group: Arc<[Name]>,
 }
 
-/// A way in which a rule holds.
+/// One definition of a rule.
 #[derive(Debug, Clone)]
-pub(crate) struct Branch {
+pub(crate) struct RuleBranch {
     pub(crate) head: Vec<Var>,
-    pub(crate) clauses: Vec<Clause>,
+    pub(crate) clauses: Vec<DatalogClause>,
 }
 
 /// The variables within a form.
 pub(crate) fn form_vars(form: &Value, into: &mut Vec<Var>) {
     match form {
-        Value::Symbol(name) if name.as_str().starts_with('?') => add(into, name),
+        Value::Symbol(name) if name.as_str().starts_with('?') => push_unique(into, name),
         Value::Vector(items) | Value::List(items) => {
             for item in items {
                 form_vars(item, into);
@@ -228,13 +225,13 @@ pub(crate) fn form_vars(form: &Value, into: &mut Vec<Var>) {
     }
 }
 
-/// A form with values in the place of its variables.
-pub(crate) fn filled_in<E>(
+/// Replaces the variables of a form by values.
+pub(crate) fn substitute<E>(
     form: &Value,
     of: &dyn Fn(&Var) -> Result<Value, E>,
 ) -> Result<Value, E> {
     let each = |items: &[Value]| -> Result<Vec<Value>, E> {
-        items.iter().map(|item| filled_in(item, of)).collect()
+        items.iter().map(|item| substitute(item, of)).collect()
     };
     Ok(match form {
         Value::Symbol(name) if name.as_str().starts_with('?') => of(name)?,
@@ -243,76 +240,85 @@ pub(crate) fn filled_in<E>(
         Value::Map(members) => {
             let members = members
                 .iter()
-                .map(|(key, value)| Ok((filled_in(key, of)?, filled_in(value, of)?)));
+                .map(|(key, value)| Ok((substitute(key, of)?, substitute(value, of)?)));
             Value::Map(members.collect::<Result<_, E>>()?)
         }
         other => other.clone(),
     })
 }
 
-pub(crate) fn add(into: &mut Vec<Var>, var: &Var) {
+pub(crate) fn push_unique(into: &mut Vec<Var>, var: &Var) {
     if !into.contains(var) {
         into.push(var.clone());
     }
 }
 
-impl Clause {
-    /// The variables that it shares with what is around it.
+impl DatalogClause {
+    /// The variables that the clause shares with the surrounding clauses.
     pub(crate) fn vars(&self, into: &mut Vec<Var>) {
         match self {
-            Self::Pattern(pattern) => terms(&pattern.terms, into),
-            Self::Rule(call) => terms(&call.arguments, into),
+            Self::Pattern(pattern) => term_vars(&pattern.terms, into),
+            Self::Rule(call) => term_vars(&call.arguments, into),
             Self::Predicate(call) => call.vars(into),
             Self::Function(call, binding) => {
                 call.vars(into);
                 binding.vars(into);
             }
             Self::Not(not) => match &not.vars {
-                Some(vars) => vars.iter().for_each(|var| add(into, var)),
+                Some(vars) => vars.iter().for_each(|var| push_unique(into, var)),
                 None => not.clauses.iter().for_each(|clause| clause.vars(into)),
             },
-            Self::Or(or) => or.shared().iter().for_each(|var| add(into, var)),
+            Self::Or(or) => or
+                .shared_vars()
+                .iter()
+                .for_each(|var| push_unique(into, var)),
         }
     }
 
-    /// Rules that are called in it, wherever.
-    pub(crate) fn calls(&self, into: &mut Vec<Name>) {
+    /// The rules that are called anywhere in the clause.
+    pub(crate) fn called_rules(&self, into: &mut Vec<Name>) {
         match self {
-            Self::Rule(call) => add(into, &call.name),
-            Self::Not(not) => not.clauses.iter().for_each(|clause| clause.calls(into)),
+            Self::Rule(call) => push_unique(into, &call.name),
+            Self::Not(not) => not
+                .clauses
+                .iter()
+                .for_each(|clause| clause.called_rules(into)),
             Self::Or(or) => or
                 .branches
                 .iter()
                 .flatten()
-                .for_each(|clause| clause.calls(into)),
+                .for_each(|clause| clause.called_rules(into)),
             _ => {}
         }
     }
 }
 
-impl Rules {
-    /// The variables that must have values before a clause that brings rows.
-    pub(crate) fn wanted_by(&self, clause: &Clause) -> Vec<Var> {
+impl RuleSet {
+    /// The variables that must be bound before an `or` or a rule call.
+    pub(crate) fn required_vars(&self, clause: &DatalogClause) -> Vec<Var> {
         let mut wanted = Vec::new();
         match clause {
-            Clause::Or(or) => {
-                let shared = or.shared();
+            DatalogClause::Or(or) => {
+                let shared = or.shared_vars();
                 wanted.clone_from(&or.required);
                 for branch in &or.branches {
-                    let missing = self.wanted_within(branch);
+                    let missing = self.unbound_vars(branch);
                     let missing = missing.iter().filter(|var| shared.contains(var));
-                    missing.for_each(|var| add(&mut wanted, var));
+                    missing.for_each(|var| push_unique(&mut wanted, var));
                 }
             }
-            Clause::Rule(call) => {
-                let wants = self.0.get(&call.name).map_or(&[][..], |rule| &rule.wants);
+            DatalogClause::Rule(call) => {
+                let wants = self
+                    .0
+                    .get(&call.name)
+                    .map_or(&[][..], |rule| &rule.must_be_bound);
                 for (term, _) in call
                     .arguments
                     .iter()
                     .zip(wants)
                     .filter(|(_, wants)| **wants)
                 {
-                    terms(std::slice::from_ref(term), &mut wanted);
+                    term_vars(std::slice::from_ref(term), &mut wanted);
                 }
             }
             _ => {}
@@ -320,14 +326,14 @@ impl Rules {
         wanted
     }
 
-    /// The variables that clauses use together and none of them gives a value.
-    pub(crate) fn wanted_within(&self, clauses: &[Clause]) -> Vec<Var> {
+    /// The variables that clauses use and none of them binds.
+    pub(crate) fn unbound_vars(&self, clauses: &[DatalogClause]) -> Vec<Var> {
         let (mut given, mut used) = (Vec::new(), Vec::new());
         for clause in clauses {
             match clause {
-                Clause::Pattern(_) => clause.vars(&mut given),
-                Clause::Or(_) | Clause::Rule(_) => {
-                    let wanted = self.wanted_by(clause);
+                DatalogClause::Pattern(_) => clause.vars(&mut given),
+                DatalogClause::Or(_) | DatalogClause::Rule(_) => {
+                    let wanted = self.required_vars(clause);
                     let mut own = Vec::new();
                     clause.vars(&mut own);
                     for var in &own {
@@ -336,15 +342,15 @@ impl Rules {
                         } else {
                             &mut given
                         };
-                        add(into, var);
+                        push_unique(into, var);
                     }
                 }
-                Clause::Function(call, binding) => {
+                DatalogClause::Function(call, binding) => {
                     call.vars(&mut used);
                     binding.vars(&mut given);
                 }
-                Clause::Predicate(call) => call.vars(&mut used),
-                Clause::Not(_) => clause.vars(&mut used),
+                DatalogClause::Predicate(call) => call.vars(&mut used),
+                DatalogClause::Not(_) => clause.vars(&mut used),
             }
         }
         used.retain(|var| !given.contains(var));
@@ -352,9 +358,9 @@ impl Rules {
     }
 }
 
-impl Or {
-    /// The variables that it shares with what is around it.
-    pub(crate) fn shared(&self) -> Vec<Var> {
+impl OrClause {
+    /// The variables that the clause shares with the surrounding clauses.
+    pub(crate) fn shared_vars(&self) -> Vec<Var> {
         if let Some(vars) = &self.vars {
             return vars.clone();
         }
@@ -367,26 +373,26 @@ impl Or {
     }
 }
 
-impl Call {
+impl FunctionCall {
     pub(crate) fn vars(&self, into: &mut Vec<Var>) {
         if self.function.as_str().starts_with('?') {
-            add(into, &self.function);
+            push_unique(into, &self.function);
         }
         for argument in &self.arguments {
             match argument {
-                Argument::Var(var) => add(into, var),
-                Argument::Call(call) => call.vars(into),
-                Argument::Form(form) => form_vars(form, into),
-                Argument::Constant(_) | Argument::Source(_) => {}
+                CallArgument::Var(var) => push_unique(into, var),
+                CallArgument::Call(call) => call.vars(into),
+                CallArgument::Form(form) => form_vars(form, into),
+                CallArgument::Constant(_) | CallArgument::Source(_) => {}
             }
         }
     }
 }
 
-fn terms(terms: &[Term], into: &mut Vec<Var>) {
+fn term_vars(terms: &[PatternTerm], into: &mut Vec<Var>) {
     for term in terms {
-        if let Term::Var(var) = term {
-            add(into, var);
+        if let PatternTerm::Var(var) = term {
+            push_unique(into, var);
         }
     }
 }

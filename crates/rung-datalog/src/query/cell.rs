@@ -1,4 +1,4 @@
-//! A value on its way through a query: as the store has it, compared by its bytes, and understood only where somebody asks.
+//! A value of a query row: encoded as in the store, compared by its bytes, and decoded only when needed.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -7,48 +7,48 @@ use rung_edn::Value;
 use rung_kv::encode;
 
 use crate::Result;
-use crate::datom::{Entity, encoded};
+use crate::datom::{Entity, encode_value};
 
-/// A value on its way.
+/// An encoded value of a row.
 #[derive(Debug, Clone)]
 pub(crate) enum Cell<'t> {
-    /// A whole number, which entities are.
+    /// A whole number, such as an entity id.
     Long(i64),
-    /// Bytes of the store.
-    Kept(&'t [u8]),
-    /// Bytes that were made here.
-    Made(Arc<[u8]>),
+    /// Bytes in the store.
+    Stored(&'t [u8]),
+    /// Bytes that the query computed.
+    Owned(Arc<[u8]>),
 }
 
 impl<'t> Cell<'t> {
-    /// The cell of a value's bytes.
-    pub(crate) fn of_bytes(bytes: &'t [u8]) -> Self {
+    /// Creates the cell of an encoded value.
+    pub(crate) fn from_bytes(bytes: &'t [u8]) -> Self {
         match encode::as_long(bytes) {
             Some(number) => Self::Long(number),
             None => match encode::as_float(bytes) {
-                Some(number) => Self::of_value(&Value::Float(number)),
-                None => Self::Kept(bytes),
+                Some(number) => Self::from_value(&Value::Float(number)),
+                None => Self::Stored(bytes),
             },
         }
     }
 
-    pub(crate) fn of_entity(e: Entity) -> Self {
+    pub(crate) fn from_entity(e: Entity) -> Self {
         Self::Long(i64::try_from(e).expect("entities are numbered from one up"))
     }
 
-    pub(crate) fn of_value(value: &Value) -> Self {
+    pub(crate) fn from_value(value: &Value) -> Self {
         match value {
             Value::Long(number) => Self::Long(*number),
-            // Numbers of 32 and of 64 bits with the same digits are equal, so they must have the same bytes here.
+            // Floats of 32 and of 64 bits with the same digits are equal, so they must have the same bytes in a row.
             Value::Float(_) => {
                 let number = value.as_f64().unwrap_or(f64::NAN);
-                Self::Made(encoded(&Value::Double(number)).into())
+                Self::Owned(encode_value(&Value::Double(number)).into())
             }
             value => {
-                let bytes = encoded(value);
+                let bytes = encode_value(value);
                 match encode::as_long(&bytes) {
                     Some(number) => Self::Long(number),
-                    None => Self::Made(bytes.into()),
+                    None => Self::Owned(bytes.into()),
                 }
             }
         }
@@ -57,12 +57,12 @@ impl<'t> Cell<'t> {
     pub(crate) fn value(&self) -> Result<Value> {
         match self {
             Self::Long(number) => Ok(Value::Long(*number)),
-            Self::Kept(bytes) => Ok(encode::take(bytes)?),
-            Self::Made(bytes) => Ok(encode::take(bytes)?),
+            Self::Stored(bytes) => Ok(encode::decode_part(bytes)?),
+            Self::Owned(bytes) => Ok(encode::decode_part(bytes)?),
         }
     }
 
-    /// The entity, where it can be one.
+    /// Returns the value as an entity id, if it can be one.
     pub(crate) fn entity(&self) -> Option<Entity> {
         match self {
             Self::Long(number) => Entity::try_from(*number).ok(),
@@ -70,40 +70,40 @@ impl<'t> Cell<'t> {
         }
     }
 
-    /// Whether it can be a lookup ref or an ident.
+    /// Returns true if the value can be a lookup ref or an ident.
     pub(crate) fn is_name(&self) -> bool {
-        self.raw().is_some_and(encode::is_keyword_or_vector)
+        self.raw_bytes().is_some_and(encode::is_keyword_or_vector)
     }
 
-    /// The bytes of the value.
+    /// Returns the encoded value.
     pub(crate) fn bytes(&self) -> std::borrow::Cow<'_, [u8]> {
         match self {
-            Self::Long(number) => encoded(&Value::Long(*number)).into(),
-            Self::Kept(bytes) => (*bytes).into(),
-            Self::Made(bytes) => (&**bytes).into(),
+            Self::Long(number) => encode_value(&Value::Long(*number)).into(),
+            Self::Stored(bytes) => (*bytes).into(),
+            Self::Owned(bytes) => (&**bytes).into(),
         }
     }
 
-    fn raw(&self) -> Option<&[u8]> {
+    fn raw_bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Long(_) => None,
-            Self::Kept(bytes) => Some(bytes),
-            Self::Made(bytes) => Some(bytes),
+            Self::Stored(bytes) => Some(bytes),
+            Self::Owned(bytes) => Some(bytes),
         }
     }
 
-    /// An order in which neighbours are found near to each other.
+    /// Compares two cells in an order in which neighbours are near each other in the store.
     pub(crate) fn order(&self, other: &Self) -> std::cmp::Ordering {
         match (self, other) {
             (Self::Long(one), Self::Long(other)) => one.cmp(other),
-            _ => self.raw().cmp(&other.raw()),
+            _ => self.raw_bytes().cmp(&other.raw_bytes()),
         }
     }
 
-    /// Bytes of memory that it takes beyond itself.
-    pub(crate) fn weight(&self) -> usize {
+    /// Bytes of heap memory that the cell owns.
+    pub(crate) fn heap_bytes(&self) -> usize {
         match self {
-            Self::Made(bytes) => bytes.len() + 16,
+            Self::Owned(bytes) => bytes.len() + 16,
             _ => 0,
         }
     }
@@ -113,7 +113,7 @@ impl PartialEq for Cell<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Long(one), Self::Long(other)) => one == other,
-            _ => match (self.raw(), other.raw()) {
+            _ => match (self.raw_bytes(), other.raw_bytes()) {
                 (Some(one), Some(other)) => one == other,
                 _ => false,
             },
@@ -127,8 +127,8 @@ impl Hash for Cell<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
             Self::Long(number) => state.write_i64(*number),
-            Self::Kept(bytes) => state.write(bytes),
-            Self::Made(bytes) => state.write(bytes),
+            Self::Stored(bytes) => state.write(bytes),
+            Self::Owned(bytes) => state.write(bytes),
         }
     }
 }

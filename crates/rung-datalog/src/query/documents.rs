@@ -1,64 +1,68 @@
-//! `idoc-match`: documents of which something is true.
+//! `idoc-match`: documents that match a condition.
 
 use std::sync::Arc;
 
 use rung_edn::{Name, Value};
 
-use super::ast::Argument;
-use super::solve::Context;
-use super::watch::Held;
-use crate::db::Moment;
-use crate::document::{self, Condition, Format};
+use super::ast::CallArgument;
+use super::solve::QueryContext;
+use super::watch::MemoryReservation;
+use crate::db::Snapshot;
+use crate::document::{self, Condition, DocumentFormat};
 use crate::schema::Attribute;
 use crate::{Error, Result};
 
-fn wrong<T>(why: impl Into<String>) -> Result<T> {
+fn invalid_query<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::Query(why.into()))
 }
 
-/// The attributes whose documents are looked at.
-enum Among {
+/// The attributes whose documents are searched.
+enum DocumentScope {
     All,
-    /// Those that are found together with this one's.
-    Like(Name),
+    /// All attributes of the same domain as this one.
+    SameDomain(Name),
     Domains(Vec<String>),
 }
 
-impl<'t> Context<'_, 't> {
-    /// The documents of which a condition is true, each with its entity and its attribute; nothing where there are none.
+impl<'t> QueryContext<'_, 't> {
+    /// Returns the documents that match a condition, each with its entity and attribute. Nil if there are none.
     pub(crate) fn matching_documents(
         &self,
-        arguments: &[Argument],
-        value: &impl Fn(&Argument) -> Result<Value>,
+        arguments: &[CallArgument],
+        value: &impl Fn(&CallArgument) -> Result<Value>,
     ) -> Result<Value> {
-        let [Argument::Source(source), given @ ..] = arguments else {
-            return wrong("idoc-match is given a source first, as $");
+        let [CallArgument::Source(source), given @ ..] = arguments else {
+            return invalid_query("the first argument of idoc-match is a source, such as $");
         };
-        let moment = self.moment(source)?;
+        let moment = self.snapshot(source)?;
         let given = given.iter().map(value).collect::<Result<Vec<_>>>()?;
         let empty = Value::Map(rung_edn::Map::new());
         let (mut among, condition, options) = match &given[..] {
-            [Value::Keyword(name)] => (Among::Like(name.clone()), &empty, None),
-            [Value::Keyword(name), condition] => (Among::Like(name.clone()), condition, None),
-            [Value::Keyword(name), condition, options] => {
-                (Among::Like(name.clone()), condition, Some(options))
+            [Value::Keyword(name)] => (DocumentScope::SameDomain(name.clone()), &empty, None),
+            [Value::Keyword(name), condition] => {
+                (DocumentScope::SameDomain(name.clone()), condition, None)
             }
-            [condition] => (Among::All, condition, None),
-            [condition, options] => (Among::All, condition, Some(options)),
+            [Value::Keyword(name), condition, options] => (
+                DocumentScope::SameDomain(name.clone()),
+                condition,
+                Some(options),
+            ),
+            [condition] => (DocumentScope::All, condition, None),
+            [condition, options] => (DocumentScope::All, condition, Some(options)),
             _ => {
-                return wrong(
-                    "idoc-match is given an attribute or none, a condition, and options or none",
+                return invalid_query(
+                    "idoc-match takes an optional attribute, a condition, and optional options",
                 );
             }
         };
         if let Some(domains) = domains(options)? {
-            among = Among::Domains(domains);
+            among = DocumentScope::Domains(domains);
         }
         let mut found = Vec::new();
-        let mut held = Held::default();
+        let mut held = MemoryReservation::default();
         for (attribute, headings) in attributes(moment, &among)? {
             let condition = Condition::read(condition, headings)?;
-            self.documents_of(moment, &attribute, &condition, &mut held, &mut found)?;
+            self.match_attribute(moment, &attribute, &condition, &mut held, &mut found)?;
         }
         Ok(if found.is_empty() {
             Value::Nil
@@ -67,27 +71,27 @@ impl<'t> Context<'_, 't> {
         })
     }
 
-    fn documents_of(
+    fn match_attribute(
         &self,
-        moment: &Moment<'t>,
+        moment: &Snapshot<'t>,
         attribute: &Attribute,
         condition: &Condition,
-        held: &mut Held,
+        held: &mut MemoryReservation,
         found: &mut Vec<Value>,
     ) -> Result<()> {
         let name = Value::Keyword(attribute.name.clone());
         let mut look = |(e, _, bytes): (u64, u32, &[u8])| -> Result<()> {
             self.watch.step()?;
-            let document = moment.value(attribute.id, bytes)?;
+            let document = moment.decode_value(attribute.id, bytes)?;
             if condition.holds(&document, &|| self.watch.step())? {
-                held.take(bytes.len() * 2, self.watch)?;
+                held.reserve(bytes.len() * 2, self.watch)?;
                 let e = crate::db::entity_value(e);
                 found.push(Value::Vector(vec![e, name.clone(), document]));
             }
             Ok(())
         };
         let Some(probe) = condition.probe() else {
-            let all = moment.of_attribute(
+            let all = moment.attribute_facts(
                 attribute.id,
                 std::ops::Bound::Unbounded,
                 std::ops::Bound::Unbounded,
@@ -100,7 +104,7 @@ impl<'t> Context<'_, 't> {
         let (view, table) = (moment.view, moment.tables.paths);
         let entities = probe.entities(view, table, attribute.id, &mut || self.watch.step())?;
         for e in entities {
-            for fact in moment.of_entity(e, Some(attribute.id))? {
+            for fact in moment.entity_facts(e, Some(attribute.id))? {
                 look(fact?)?;
             }
         }
@@ -114,15 +118,17 @@ fn domains(options: Option<&Value>) -> Result<Option<Vec<String>>> {
         None | Some(Value::Nil) => return Ok(None),
         Some(Value::Map(options)) => options,
         Some(other) => {
-            return wrong(format!(
-                "the options of idoc-match are a map, and {other} is none"
+            return invalid_query(format!(
+                "the options of idoc-match are a map; {other} is not"
             ));
         }
     };
     let mut domains = None;
     for (name, value) in options {
         if *name != Value::keyword("domains") {
-            return wrong(format!("idoc-match has no option {name}; it has :domains"));
+            return invalid_query(format!(
+                "{name} is not an option of idoc-match; its option is :domains"
+            ));
         }
         if !value.is_nil() {
             let names = value
@@ -130,7 +136,7 @@ fn domains(options: Option<&Value>) -> Result<Option<Vec<String>>> {
                 .map(|names| names.iter().map(Value::as_str));
             let names = names.and_then(Iterator::collect::<Option<Vec<&str>>>);
             let Some(names) = names else {
-                return wrong(format!(":domains are a vector of strings, and not {value}"));
+                return invalid_query(format!(":domains must be a vector of strings, not {value}"));
             };
             domains = Some(names.into_iter().map(str::to_owned).collect());
         }
@@ -138,8 +144,8 @@ fn domains(options: Option<&Value>) -> Result<Option<Vec<String>>> {
     Ok(domains)
 }
 
-/// The attributes that are meant, and whether their keys are written as headings.
-fn attributes(moment: &Moment<'_>, among: &Among) -> Result<Vec<(Arc<Attribute>, bool)>> {
+/// Returns the attributes of a scope, each with true if the keys of its domain are converted like Markdown headings.
+fn attributes(moment: &Snapshot<'_>, among: &DocumentScope) -> Result<Vec<(Arc<Attribute>, bool)>> {
     let all: Vec<(&Arc<Attribute>, String)> = moment
         .schema()
         .attributes()
@@ -147,28 +153,32 @@ fn attributes(moment: &Moment<'_>, among: &Among) -> Result<Vec<(Arc<Attribute>,
         .map(|attribute| (attribute, document::domain(attribute)))
         .collect();
     let meant: Option<Vec<String>> = match among {
-        Among::All => None,
-        Among::Like(name) => match all.iter().find(|(attribute, _)| attribute.name == *name) {
-            Some((_, domain)) => Some(vec![domain.clone()]),
-            None => {
-                return wrong(format!(
-                    ":{name} is no attribute with documents: it has no :db/valueType :db.type/idoc"
-                ));
+        DocumentScope::All => None,
+        DocumentScope::SameDomain(name) => {
+            match all.iter().find(|(attribute, _)| attribute.name == *name) {
+                Some((_, domain)) => Some(vec![domain.clone()]),
+                None => {
+                    return invalid_query(format!(
+                        ":{name} has no documents: its :db/valueType is not :db.type/idoc"
+                    ));
+                }
             }
-        },
-        Among::Domains(names) => {
+        }
+        DocumentScope::Domains(names) => {
             let missing = names
                 .iter()
                 .find(|name| all.iter().all(|(_, domain)| domain != *name));
             if let Some(missing) = missing {
-                return wrong(format!("there is no domain {missing:?} of documents"));
+                return invalid_query(format!("the document domain {missing:?} does not exist"));
             }
             Some(names.clone())
         }
     };
     let headings = |wanted: &String| {
         let mut within = all.iter().filter(|(_, domain)| domain == wanted);
-        within.all(|(attribute, _)| Format::of(attribute) == Format::Markdown)
+        within.all(|(attribute, _)| {
+            DocumentFormat::from_attribute(attribute) == DocumentFormat::Markdown
+        })
     };
     let is_meant = |domain: &String| meant.as_ref().is_none_or(|names| names.contains(domain));
     let attributes = all.iter().filter(|(_, domain)| is_meant(domain));

@@ -1,4 +1,4 @@
-//! The functions that a query may call: these, and no others. None of them reaches anything but its arguments.
+//! The closed list of functions that a query may call. No function has access to anything but its arguments.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -11,46 +11,52 @@ use rung_edn::{BigDecimal, BigInt, BigRational, Name, Set, Value};
 
 use crate::{Error, Result};
 
-fn wrong<T>(why: impl Into<String>) -> Result<T> {
+fn invalid_query<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::Query(why.into()))
 }
 
-/// Items of a collection that a function makes, at most.
+/// Items of a collection that a function returns, at most.
 const MAX_ITEMS: usize = 1_000_000;
-/// Bytes of a pattern's program.
+/// Bytes of a compiled regular expression, at most.
 const PATTERN_BYTES: usize = 1 << 20;
-/// What a pattern is tagged with.
+/// The tag of a regular expression.
 const PATTERN: &str = "datalevin/regex";
 
-/// What a function does with its arguments.
+/// The implementation of a function.
 type Function = fn(&[Value]) -> Result<Value>;
 
-/// A function: its name, how many arguments it takes at least and at most, and what it does.
+/// The functions: name, minimum and maximum number of arguments, and implementation.
 const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
-    ("=", 1, MANY, |args| Ok(pairs(args, |a, b| a == b).into())),
-    ("==", 1, MANY, |args| {
-        Ok(pairs(args, |a, b| a.compare(b).is_eq()).into())
+    ("=", 1, UNLIMITED, |args| {
+        Ok(all_pairs(args, |a, b| a == b).into())
     }),
-    ("not=", 1, MANY, |args| {
-        Ok((!pairs(args, |a, b| a == b)).into())
+    ("==", 1, UNLIMITED, |args| {
+        Ok(all_pairs(args, |a, b| a.compare(b).is_eq()).into())
     }),
-    ("!=", 1, MANY, |args| {
-        Ok((!pairs(args, |a, b| a == b)).into())
+    ("not=", 1, UNLIMITED, |args| {
+        Ok((!all_pairs(args, |a, b| a == b)).into())
     }),
-    ("<", 1, MANY, |args| {
-        Ok(pairs(args, |a, b| a.compare(b).is_lt()).into())
+    ("!=", 1, UNLIMITED, |args| {
+        Ok((!all_pairs(args, |a, b| a == b)).into())
     }),
-    (">", 1, MANY, |args| {
-        Ok(pairs(args, |a, b| a.compare(b).is_gt()).into())
+    ("<", 1, UNLIMITED, |args| {
+        Ok(all_pairs(args, |a, b| a.compare(b).is_lt()).into())
     }),
-    ("<=", 1, MANY, |args| {
-        Ok(pairs(args, |a, b| a.compare(b).is_le()).into())
+    (">", 1, UNLIMITED, |args| {
+        Ok(all_pairs(args, |a, b| a.compare(b).is_gt()).into())
     }),
-    (">=", 1, MANY, |args| {
-        Ok(pairs(args, |a, b| a.compare(b).is_ge()).into())
+    ("<=", 1, UNLIMITED, |args| {
+        Ok(all_pairs(args, |a, b| a.compare(b).is_le()).into())
     }),
-    ("min", 1, MANY, |args| Ok(best(args, Ordering::Less))),
-    ("max", 1, MANY, |args| Ok(best(args, Ordering::Greater))),
+    (">=", 1, UNLIMITED, |args| {
+        Ok(all_pairs(args, |a, b| a.compare(b).is_ge()).into())
+    }),
+    ("min", 1, UNLIMITED, |args| {
+        Ok(extreme(args, Ordering::Less))
+    }),
+    ("max", 1, UNLIMITED, |args| {
+        Ok(extreme(args, Ordering::Greater))
+    }),
     ("compare", 2, 2, |args| {
         Ok(Value::Long(match args[0].compare(&args[1]) {
             Ordering::Less => -1,
@@ -58,16 +64,16 @@ const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
             Ordering::Greater => 1,
         }))
     }),
-    ("+", 0, MANY, |args| {
+    ("+", 0, UNLIMITED, |args| {
         args.iter()
             .try_fold(Value::Long(0), |sum, arg| arithmetic('+', &sum, arg))
     }),
-    ("*", 0, MANY, |args| {
+    ("*", 0, UNLIMITED, |args| {
         args.iter()
             .try_fold(Value::Long(1), |sum, arg| arithmetic('*', &sum, arg))
     }),
-    ("-", 1, MANY, |args| leading('-', 0, args)),
-    ("/", 1, MANY, |args| leading('/', 1, args)),
+    ("-", 1, UNLIMITED, |args| fold_arithmetic('-', 0, args)),
+    ("/", 1, UNLIMITED, |args| fold_arithmetic('/', 1, args)),
     ("quot", 2, 2, |args| {
         division(Division::Quot, &args[0], &args[1])
     }),
@@ -85,7 +91,7 @@ const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
     }),
     ("abs", 1, 1, |args| {
         if sign(&args[0])?.is_lt() {
-            leading('-', 0, args)
+            fold_arithmetic('-', 0, args)
         } else {
             Ok(args[0].clone())
         }
@@ -94,10 +100,18 @@ const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
     ("pos?", 1, 1, |args| Ok(sign(&args[0])?.is_gt().into())),
     ("neg?", 1, 1, |args| Ok(sign(&args[0])?.is_lt().into())),
     ("even?", 1, 1, |args| {
-        Ok((division(Division::Mod, whole(&args[0])?, &Value::Long(2))? == Value::Long(0)).into())
+        Ok(
+            (division(Division::Mod, require_integer(&args[0])?, &Value::Long(2))?
+                == Value::Long(0))
+            .into(),
+        )
     }),
     ("odd?", 1, 1, |args| {
-        Ok((division(Division::Mod, whole(&args[0])?, &Value::Long(2))? != Value::Long(0)).into())
+        Ok(
+            (division(Division::Mod, require_integer(&args[0])?, &Value::Long(2))?
+                != Value::Long(0))
+            .into(),
+        )
     }),
     ("number?", 1, 1, |args| Ok(args[0].is_number().into())),
     ("string?", 1, 1, |args| {
@@ -106,11 +120,11 @@ const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
     ("keyword?", 1, 1, |args| {
         Ok(matches!(args[0], Value::Keyword(_)).into())
     }),
-    ("and", 0, MANY, |args| {
+    ("and", 0, UNLIMITED, |args| {
         let first = args.iter().find(|arg| !arg.is_truthy()).or(args.last());
         Ok(first.cloned().unwrap_or(Value::Bool(true)))
     }),
-    ("or", 0, MANY, |args| {
+    ("or", 0, UNLIMITED, |args| {
         let first = args.iter().find(|arg| arg.is_truthy()).or(args.last());
         Ok(first.cloned().unwrap_or(Value::Nil))
     }),
@@ -126,60 +140,68 @@ const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
     ("identical?", 2, 2, |args| Ok((args[0] == args[1]).into())),
     ("identity", 1, 1, |args| Ok(args[0].clone())),
     ("ground", 1, 1, |args| Ok(args[0].clone())),
-    ("str", 0, MANY, |args| {
-        Ok(Value::text(args.iter().map(plain).collect::<String>()))
+    ("str", 0, UNLIMITED, |args| {
+        Ok(Value::text(
+            args.iter().map(format_plain).collect::<String>(),
+        ))
     }),
-    ("pr-str", 0, MANY, |args| {
-        Ok(Value::text(spaced(args, ToString::to_string)))
+    ("pr-str", 0, UNLIMITED, |args| {
+        Ok(Value::text(join_formatted(args, ToString::to_string)))
     }),
-    ("prn-str", 0, MANY, |args| {
-        Ok(Value::text(spaced(args, ToString::to_string) + "\n"))
+    ("prn-str", 0, UNLIMITED, |args| {
+        Ok(Value::text(
+            join_formatted(args, ToString::to_string) + "\n",
+        ))
     }),
-    ("print-str", 0, MANY, |args| {
-        Ok(Value::text(spaced(args, shown)))
+    ("print-str", 0, UNLIMITED, |args| {
+        Ok(Value::text(join_formatted(args, format_bare)))
     }),
-    ("println-str", 0, MANY, |args| {
-        Ok(Value::text(spaced(args, shown) + "\n"))
+    ("println-str", 0, UNLIMITED, |args| {
+        Ok(Value::text(join_formatted(args, format_bare) + "\n"))
     }),
     ("subs", 2, 3, subs),
-    ("keyword", 1, 2, |args| named(args).map(Value::Keyword)),
-    ("symbol", 1, 2, |args| named(args).map(Value::Symbol)),
+    ("keyword", 1, 2, |args| build_name(args).map(Value::Keyword)),
+    ("symbol", 1, 2, |args| build_name(args).map(Value::Symbol)),
     ("name", 1, 1, |args| match &args[0] {
         Value::Keyword(name) | Value::Symbol(name) => Ok(Value::text(name.name())),
         Value::String(_) => Ok(args[0].clone()),
-        other => wrong(format!("{other} has no name")),
+        other => invalid_query(format!(
+            "{other} is not a keyword, symbol or string, so it has no name"
+        )),
     }),
     ("namespace", 1, 1, |args| match &args[0] {
         Value::Keyword(name) | Value::Symbol(name) => {
             Ok(name.namespace().map_or(Value::Nil, Value::text))
         }
-        other => wrong(format!("{other} has no namespace")),
+        other => invalid_query(format!(
+            "{other} is not a keyword or symbol, so it has no namespace"
+        )),
     }),
     ("re-pattern", 1, 1, |args| {
-        let text = text(&args[0])?;
+        let text = require_text(&args[0])?;
         Ok(Value::Tagged(PATTERN.into(), Box::new(Value::text(text))))
     }),
     ("re-find", 2, 2, |args| {
         with_pattern(&args[0], |pattern| {
             Ok(pattern
-                .captures(text(&args[1])?)
-                .map_or(Value::Nil, |found| groups(&found)))
+                .captures(require_text(&args[1])?)
+                .map_or(Value::Nil, |found| match_value(&found)))
         })
     }),
     ("re-matches", 2, 2, |args| {
         with_pattern(&args[0], |pattern| {
-            let text = text(&args[1])?;
+            let text = require_text(&args[1])?;
             let found = pattern
                 .captures(text)
                 .filter(|found| found[0].len() == text.len());
-            Ok(found.map_or(Value::Nil, |found| groups(&found)))
+            Ok(found.map_or(Value::Nil, |found| match_value(&found)))
         })
     }),
     ("re-seq", 2, 2, |args| {
         with_pattern(&args[0], |pattern| {
             let all: Vec<Value> = pattern
-                .captures_iter(text(&args[1])?)
-                .map(|found| groups(&found))
+                .captures_iter(require_text(&args[1])?)
+                .map(|found| match_value(&found))
                 .collect();
             Ok(if all.is_empty() {
                 Value::Nil
@@ -218,9 +240,13 @@ const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
             Value::Nil => false,
             Value::Map(members) => members.contains_key(&args[1]),
             Value::Set(members) => members.contains(&args[1]),
-            Value::Vector(items) => place(&args[1]).is_some_and(|at| at < items.len()),
-            Value::String(text) => place(&args[1]).is_some_and(|at| at < text.chars().count()),
-            other => return wrong(format!("{other} has no keys")),
+            Value::Vector(items) => to_index(&args[1]).is_some_and(|at| at < items.len()),
+            Value::String(text) => to_index(&args[1]).is_some_and(|at| at < text.chars().count()),
+            other => {
+                return invalid_query(format!(
+                    "{other} is not a map, set, vector or string, so it has no keys"
+                ));
+            }
         }
         .into())
     }),
@@ -228,8 +254,8 @@ const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
         let found = match &args[0] {
             Value::Map(members) => members.get(&args[1]).cloned(),
             Value::Set(members) => members.get(&args[1]).cloned(),
-            Value::Vector(items) => place(&args[1]).and_then(|at| items.get(at)).cloned(),
-            Value::String(text) => place(&args[1])
+            Value::Vector(items) => to_index(&args[1]).and_then(|at| items.get(at)).cloned(),
+            Value::String(text) => to_index(&args[1])
                 .and_then(|at| text.chars().nth(at))
                 .map(Value::Char),
             _ => None,
@@ -237,21 +263,25 @@ const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
         Ok(found.or_else(|| args.get(2).cloned()).unwrap_or(Value::Nil))
     }),
     ("range", 1, 3, range),
-    ("vector", 0, MANY, |args| Ok(Value::Vector(args.to_vec()))),
-    ("tuple", 0, MANY, |args| Ok(Value::Vector(args.to_vec()))),
+    ("vector", 0, UNLIMITED, |args| {
+        Ok(Value::Vector(args.to_vec()))
+    }),
+    ("tuple", 0, UNLIMITED, |args| {
+        Ok(Value::Vector(args.to_vec()))
+    }),
     ("untuple", 1, 1, |args| Ok(args[0].clone())),
     ("vec", 1, 1, |args| items(&args[0]).map(Value::Vector)),
-    ("list", 0, MANY, |args| Ok(Value::List(args.to_vec()))),
+    ("list", 0, UNLIMITED, |args| Ok(Value::List(args.to_vec()))),
     ("set", 1, 1, |args| {
         Ok(Value::Set(items(&args[0])?.into_iter().collect::<Set>()))
     }),
-    ("hash-map", 0, MANY, map),
-    ("array-map", 0, MANY, map),
+    ("hash-map", 0, UNLIMITED, map),
+    ("array-map", 0, UNLIMITED, map),
     ("type", 1, 1, |args| {
         Ok(if args[0].is_nil() {
             Value::Nil
         } else {
-            Value::Keyword(Name::within("db.type", args[0].kind()))
+            Value::Keyword(Name::with_namespace("db.type", args[0].kind()))
         })
     }),
     ("meta", 1, 1, |_| Ok(Value::Nil)),
@@ -267,42 +297,48 @@ const FUNCTIONS: &[(&str, usize, usize, Function)] = &[
             .map_or(Value::Nil, Value::Long))
     }),
     ("clojure.string/starts-with?", 2, 2, |args| {
-        Ok(text(&args[0])?.starts_with(text(&args[1])?).into())
+        Ok(require_text(&args[0])?
+            .starts_with(require_text(&args[1])?)
+            .into())
     }),
     ("clojure.string/ends-with?", 2, 2, |args| {
-        Ok(text(&args[0])?.ends_with(text(&args[1])?).into())
+        Ok(require_text(&args[0])?
+            .ends_with(require_text(&args[1])?)
+            .into())
     }),
     ("clojure.string/includes?", 2, 2, |args| {
-        Ok(text(&args[0])?.contains(text(&args[1])?).into())
+        Ok(require_text(&args[0])?
+            .contains(require_text(&args[1])?)
+            .into())
     }),
     ("clojure.string/upper-case", 1, 1, |args| {
-        Ok(Value::text(text(&args[0])?.to_uppercase()))
+        Ok(Value::text(require_text(&args[0])?.to_uppercase()))
     }),
     ("clojure.string/lower-case", 1, 1, |args| {
-        Ok(Value::text(text(&args[0])?.to_lowercase()))
+        Ok(Value::text(require_text(&args[0])?.to_lowercase()))
     }),
     ("clojure.string/trim", 1, 1, |args| {
-        Ok(Value::text(text(&args[0])?.trim()))
+        Ok(Value::text(require_text(&args[0])?.trim()))
     }),
     ("clojure.string/blank?", 1, 1, |args| {
-        Ok((args[0].is_nil() || text(&args[0])?.trim().is_empty()).into())
+        Ok((args[0].is_nil() || require_text(&args[0])?.trim().is_empty()).into())
     }),
-    ("idoc-get", 1, MANY, |args| {
+    ("idoc-get", 1, UNLIMITED, |args| {
         let path = match &args[1..] {
             [Value::Vector(path) | Value::List(path)] => path,
             path => path,
         };
-        Ok(crate::document::got(&args[0], path).unwrap_or(Value::Nil))
+        Ok(crate::document::get_path(&args[0], path).unwrap_or(Value::Nil))
     }),
 ];
 
-const MANY: usize = usize::MAX;
+const UNLIMITED: usize = usize::MAX;
 
 /// Calls a function.
 pub(crate) fn call(name: &Name, args: &[Value]) -> Result<Value> {
     if name.as_str() == "apply" {
         let [Value::Symbol(inner), before @ .., last] = args else {
-            return wrong("apply is given a function's name and a collection");
+            return invalid_query("apply takes the name of a function and a collection");
         };
         let mut all = before.to_vec();
         all.extend(items(last)?);
@@ -311,34 +347,31 @@ pub(crate) fn call(name: &Name, args: &[Value]) -> Result<Value> {
     let Some((own, least, most, function)) =
         FUNCTIONS.iter().find(|(own, ..)| *own == name.as_str())
     else {
-        return wrong(unknown(name));
+        return invalid_query(unknown_function(name));
     };
     if args.len() < *least || args.len() > *most {
-        return wrong(format!(
-            "{own} cannot be called with {} arguments",
-            args.len()
-        ));
+        return invalid_query(format!("{own} does not take {} arguments", args.len()));
     }
     let mut room = MAX_WEIGHT;
     if !args
         .iter()
-        .all(|arg| weighs_within(arg, &mut room, MAX_DEPTH))
+        .all(|arg| fits_limits(arg, &mut room, MAX_DEPTH))
     {
-        return wrong(format!(
-            "what {own} is given is too large or nested too deep"
+        return invalid_query(format!(
+            "the arguments of {own} are too large or nested too deeply"
         ));
     }
     function(args)
 }
 
-/// Bytes that a function is given, at most.
+/// Bytes of the arguments of a function, at most.
 const MAX_WEIGHT: usize = 16 << 20;
-/// Values within values.
+/// Depth of nested values, at most.
 const MAX_DEPTH: usize = 150;
 
-/// Whether a value takes no more than there is room, and is nested no deeper. What a query makes grows round by round, and
-/// must end before it is larger than anything that was read.
-fn weighs_within(value: &Value, room: &mut usize, depth: usize) -> bool {
+/// Returns true if a value needs at most `room` bytes and is nested at most `depth` deep. Values can grow with every round of a
+/// recursive rule, so their size must be bounded.
+fn fits_limits(value: &Value, room: &mut usize, depth: usize) -> bool {
     let own = match value {
         Value::String(text) => text.len(),
         Value::Bytes(bytes) => bytes.len(),
@@ -350,48 +383,44 @@ fn weighs_within(value: &Value, room: &mut usize, depth: usize) -> bool {
     };
     *room = left;
     match value {
-        Value::Vector(items) | Value::List(items) => items
-            .iter()
-            .all(|item| weighs_within(item, room, depth - 1)),
-        Value::Set(items) => items
-            .iter()
-            .all(|item| weighs_within(item, room, depth - 1)),
+        Value::Vector(items) | Value::List(items) => {
+            items.iter().all(|item| fits_limits(item, room, depth - 1))
+        }
+        Value::Set(items) => items.iter().all(|item| fits_limits(item, room, depth - 1)),
         Value::Map(members) => members.iter().all(|(key, value)| {
-            weighs_within(key, room, depth - 1) && weighs_within(value, room, depth - 1)
+            fits_limits(key, room, depth - 1) && fits_limits(value, room, depth - 1)
         }),
-        Value::Tagged(_, inner) => weighs_within(inner, room, depth - 1),
+        Value::Tagged(_, inner) => fits_limits(inner, room, depth - 1),
         _ => true,
     }
 }
 
-/// Bits of a whole number that arithmetic makes.
+/// Bits of a whole number that arithmetic returns, at most.
 const MAX_BITS: u64 = 1 << 16;
 
-/// A quotient that is short enough to go on with.
-fn bounded(number: BigRational) -> Result<BigRational> {
+/// Returns an error if a number is too long for further arithmetic.
+fn check_length(number: BigRational) -> Result<BigRational> {
     if number.numer().bits() > MAX_BITS || number.denom().bits() > MAX_BITS {
-        return wrong("a number becomes too long");
+        return invalid_query("the result is a number with too many digits");
     }
     Ok(number)
 }
 
-/// What is said of a function that is not there.
-pub(crate) fn unknown(name: &Name) -> String {
-    format!(
-        "there is no function {name}: a query calls built-in functions alone, and rules are called in clauses of their own"
-    )
+/// Returns the error message for an unknown function.
+pub(crate) fn unknown_function(name: &Name) -> String {
+    format!("{name} is not a built-in function; a rule is called as a clause of its own, (rule ?x)")
 }
 
-/// A place in something that is counted from zero.
-fn place(value: &Value) -> Option<usize> {
+/// Converts a value to an index from zero.
+fn to_index(value: &Value) -> Option<usize> {
     value.as_i64().and_then(|at| usize::try_from(at).ok())
 }
 
-fn pairs(args: &[Value], holds: impl Fn(&Value, &Value) -> bool) -> bool {
+fn all_pairs(args: &[Value], holds: impl Fn(&Value, &Value) -> bool) -> bool {
     args.windows(2).all(|pair| holds(&pair[0], &pair[1]))
 }
 
-fn best(args: &[Value], wanted: Ordering) -> Value {
+fn extreme(args: &[Value], wanted: Ordering) -> Value {
     let better = |best: Value, arg: &Value| {
         if arg.compare(&best) == wanted {
             arg.clone()
@@ -402,27 +431,27 @@ fn best(args: &[Value], wanted: Ordering) -> Value {
     args.iter().skip(1).fold(args[0].clone(), better)
 }
 
-pub(crate) fn text(value: &Value) -> Result<&str> {
+pub(crate) fn require_text(value: &Value) -> Result<&str> {
     value
         .as_str()
-        .ok_or_else(|| Error::Query(format!("{value} is no text")))
+        .ok_or_else(|| Error::Query(format!("{value} is not a string")))
 }
 
-fn whole(value: &Value) -> Result<&Value> {
+fn require_integer(value: &Value) -> Result<&Value> {
     match value {
         Value::Long(_) | Value::BigInt(_) => Ok(value),
-        other => wrong(format!("{other} is no whole number")),
+        other => invalid_query(format!("{other} is not an integer")),
     }
 }
 
 fn sign(value: &Value) -> Result<Ordering> {
     if !value.is_number() {
-        return wrong(format!("{value} is no number"));
+        return invalid_query(format!("{value} is not a number"));
     }
     Ok(value.compare(&Value::Long(0)))
 }
 
-/// The items of a collection.
+/// Returns the items of a collection.
 pub(crate) fn items(value: &Value) -> Result<Vec<Value>> {
     match value {
         Value::Nil => Ok(Vec::new()),
@@ -432,7 +461,7 @@ pub(crate) fn items(value: &Value) -> Result<Vec<Value>> {
             .iter()
             .map(|(key, value)| Value::Vector(vec![key.clone(), value.clone()]))
             .collect()),
-        other => wrong(format!("{other} is no collection")),
+        other => invalid_query(format!("{other} is not a collection")),
     }
 }
 
@@ -445,7 +474,7 @@ fn is_empty(value: &Value) -> Result<bool> {
 
 fn map(args: &[Value]) -> Result<Value> {
     if !args.len().is_multiple_of(2) {
-        return wrong("a map is made of keys and values");
+        return invalid_query("a map needs a value for each key");
     }
     Ok(Value::Map(
         args.chunks(2)
@@ -456,11 +485,9 @@ fn map(args: &[Value]) -> Result<Value> {
 
 fn range(args: &[Value]) -> Result<Value> {
     let number = |at: usize| match args.get(at) {
-        Some(value) => value.as_i64().ok_or_else(|| {
-            Error::Query(format!(
-                "range counts in whole numbers, and {value} is none"
-            ))
-        }),
+        Some(value) => value
+            .as_i64()
+            .ok_or_else(|| Error::Query(format!("range takes integers; {value} is not"))),
         None => Ok(1),
     };
     let (from, to, step) = match args.len() {
@@ -468,13 +495,13 @@ fn range(args: &[Value]) -> Result<Value> {
         _ => (number(0)?, number(1)?, number(2)?),
     };
     if step == 0 {
-        return wrong("range goes on by something");
+        return invalid_query("the step of range must not be zero");
     }
     let mut all = Vec::new();
     let mut at = from;
     while (step > 0 && at < to) || (step < 0 && at > to) {
         if all.len() == MAX_ITEMS {
-            return wrong(format!("a range has at most {MAX_ITEMS} numbers"));
+            return invalid_query(format!("range returns at most {MAX_ITEMS} numbers"));
         }
         all.push(Value::Long(at));
         match at.checked_add(step) {
@@ -486,7 +513,7 @@ fn range(args: &[Value]) -> Result<Value> {
 }
 
 fn subs(args: &[Value]) -> Result<Value> {
-    let text = text(&args[0])?;
+    let text = require_text(&args[0])?;
     let length = text.chars().count();
     let at = |value: &Value| {
         value
@@ -499,35 +526,35 @@ fn subs(args: &[Value]) -> Result<Value> {
         (Some(from), Some(to)) if from <= to => Ok(Value::text(
             text.chars().skip(from).take(to - from).collect::<String>(),
         )),
-        _ => wrong(format!(
-            "subs goes beyond the {length} characters of {}",
+        _ => invalid_query(format!(
+            "the bounds of subs are outside the {length} characters of {}",
             args[0]
         )),
     }
 }
 
-fn named(args: &[Value]) -> Result<Name> {
+fn build_name(args: &[Value]) -> Result<Name> {
     let part = |value: &Value| match value {
         Value::Keyword(name) | Value::Symbol(name) => Ok(name.as_str().to_owned()),
-        other => text(other).map(|text| text.strip_prefix(':').unwrap_or(text).to_owned()),
+        other => require_text(other).map(|text| text.strip_prefix(':').unwrap_or(text).to_owned()),
     };
     match args {
-        [namespace, name] => Ok(Name::within(&part(namespace)?, &part(name)?)),
+        [namespace, name] => Ok(Name::with_namespace(&part(namespace)?, &part(name)?)),
         args => Ok(Name::new(part(&args[0])?)),
     }
 }
 
-/// As `str` writes it: texts bare, nothing as nothing.
-fn plain(value: &Value) -> String {
+/// Formats a value like `str`: strings without quotes, nil as the empty string.
+fn format_plain(value: &Value) -> String {
     match value {
         Value::Nil => String::new(),
         Value::Vector(_) | Value::List(_) | Value::Set(_) | Value::Map(_) => value.to_string(),
-        value => shown(value),
+        value => format_bare(value),
     }
 }
 
-fn shown(value: &Value) -> String {
-    let all = |items: &[Value]| items.iter().map(shown).collect::<Vec<_>>().join(" ");
+fn format_bare(value: &Value) -> String {
+    let all = |items: &[Value]| items.iter().map(format_bare).collect::<Vec<_>>().join(" ");
     match value {
         Value::String(text) => text.to_string(),
         Value::Char(c) => c.to_string(),
@@ -539,14 +566,14 @@ fn shown(value: &Value) -> String {
         Value::Map(members) => {
             let members = members
                 .iter()
-                .map(|(key, value)| format!("{} {}", shown(key), shown(value)));
+                .map(|(key, value)| format!("{} {}", format_bare(key), format_bare(value)));
             format!("{{{}}}", members.collect::<Vec<_>>().join(", "))
         }
         value => value.to_string(),
     }
 }
 
-fn spaced(args: &[Value], write: impl Fn(&Value) -> String) -> String {
+fn join_formatted(args: &[Value], write: impl Fn(&Value) -> String) -> String {
     args.iter().map(write).collect::<Vec<_>>().join(" ")
 }
 
@@ -555,8 +582,8 @@ fn with_pattern<T>(pattern: &Value, f: impl FnOnce(&Regex) -> Result<T>) -> Resu
         static LAST: RefCell<Option<(String, Regex)>> = const { RefCell::new(None) };
     }
     let source = match pattern {
-        Value::Tagged(tag, inner) if tag.as_str() == PATTERN => text(inner)?,
-        other => text(other)?,
+        Value::Tagged(tag, inner) if tag.as_str() == PATTERN => require_text(inner)?,
+        other => require_text(other)?,
     };
     let known = LAST.with_borrow(|last| match last {
         Some((own, regex)) if own == source => Some(regex.clone()),
@@ -569,7 +596,9 @@ fn with_pattern<T>(pattern: &Value, f: impl FnOnce(&Regex) -> Result<T>) -> Resu
             .size_limit(PATTERN_BYTES)
             .build();
         let regex = made.map_err(|error| {
-            Error::Query(format!("the pattern {source:?} cannot be used: {error}"))
+            Error::Query(format!(
+                "the regular expression {source:?} is not valid: {error}"
+            ))
         })?;
         LAST.set(Some((source.to_owned(), regex.clone())));
         regex
@@ -577,8 +606,8 @@ fn with_pattern<T>(pattern: &Value, f: impl FnOnce(&Regex) -> Result<T>) -> Resu
     f(&regex)
 }
 
-/// What was found: the text, or with its groups.
-fn groups(found: &regex::Captures<'_>) -> Value {
+/// Returns a regular expression match: the text, or a vector with its groups if there are any.
+fn match_value(found: &regex::Captures<'_>) -> Value {
     let part = |group: Option<regex::Match<'_>>| {
         group.map_or(Value::Nil, |group| Value::text(group.as_str()))
     };
@@ -588,16 +617,16 @@ fn groups(found: &regex::Captures<'_>) -> Value {
     Value::Vector(found.iter().map(part).collect())
 }
 
-/// Whether a text is like a pattern in which `%` stands for anything and `_` for one character.
+/// Returns true if a text matches a pattern in which `%` stands for any text and `_` for one character.
 fn like(args: &[Value]) -> Result<bool> {
-    let (given, pattern) = (text(&args[0])?, text(&args[1])?);
+    let (given, pattern) = (require_text(&args[0])?, require_text(&args[1])?);
     let escape = match args.get(2) {
         Some(Value::Map(options)) => match options.get(&Value::keyword("escape")) {
             Some(Value::Char(c)) => *c,
             Some(Value::String(text)) if text.chars().count() == 1 => {
                 text.chars().next().unwrap_or('!')
             }
-            _ => return wrong(":escape is one character"),
+            _ => return invalid_query(":escape must be one character"),
         },
         _ => '!',
     };
@@ -608,8 +637,8 @@ fn like(args: &[Value]) -> Result<bool> {
             c if c == escape => match chars.next() {
                 Some(next) => source.push_str(&regex::escape(&next.to_string())),
                 None => {
-                    return wrong(format!(
-                        "the pattern {pattern:?} ends with what escapes nothing"
+                    return invalid_query(format!(
+                        "the pattern {pattern:?} ends with an escape character"
                     ));
                 }
             },
@@ -624,7 +653,7 @@ fn like(args: &[Value]) -> Result<bool> {
     with_pattern(&Value::text(source), |pattern| Ok(pattern.is_match(given)))
 }
 
-/// A number from zero up to one. What it is good for is sampling.
+/// Returns a random number from zero to below one. Good enough for sampling only.
 pub(crate) fn random() -> f64 {
     use std::hash::{BuildHasher as _, Hasher as _, RandomState};
     let bits = RandomState::new().build_hasher().finish() >> 11;
@@ -636,7 +665,7 @@ pub(crate) fn random() -> f64 {
     fraction
 }
 
-fn leading(operation: char, unit: i64, args: &[Value]) -> Result<Value> {
+fn fold_arithmetic(operation: char, unit: i64, args: &[Value]) -> Result<Value> {
     match args {
         [only] => arithmetic(operation, &Value::Long(unit), only),
         args => args[1..].iter().try_fold(args[0].clone(), |result, arg| {
@@ -645,12 +674,12 @@ fn leading(operation: char, unit: i64, args: &[Value]) -> Result<Value> {
     }
 }
 
-/// Digits that a decimal may have beyond its point, on either side.
+/// Digits of a decimal number, at most, in total and after the point.
 const MAX_SCALE: u64 = 4_096;
 
 fn decimal(number: BigDecimal) -> Result<Value> {
     if number.fractional_digit_count().unsigned_abs() > MAX_SCALE || number.digits() > MAX_SCALE {
-        return wrong("a decimal number becomes too long");
+        return invalid_query("the result is a decimal with too many digits");
     }
     Ok(Value::BigDec(Arc::new(number)))
 }
@@ -672,25 +701,25 @@ fn ratio(number: BigRational) -> Value {
     }
 }
 
-/// `+`, `-`, `*` or `/` of two numbers, as exact as the less exact of them.
+/// Computes `+`, `-`, `*` or `/` of two numbers, as exact as the less exact of them.
 pub(crate) fn arithmetic(operation: char, one: &Value, other: &Value) -> Result<Value> {
     if let (Value::Long(one), Value::Long(other)) = (one, other) {
         let done = match operation {
             '+' => one.checked_add(*other),
             '-' => one.checked_sub(*other),
             '*' => one.checked_mul(*other),
-            _ if *other == 0 => return wrong("something is divided by zero"),
+            _ if *other == 0 => return invalid_query("division by zero"),
             _ if one.checked_rem(*other) == Some(0) => one.checked_div(*other),
             _ => return Ok(ratio(BigRational::new((*one).into(), (*other).into()))),
         };
         return match done {
             Some(number) => Ok(Value::Long(number)),
-            None => wrong("a whole number becomes longer than 64 bits"),
+            None => invalid_query("the result does not fit in a 64-bit integer"),
         };
     }
     for value in [one, other] {
         if !value.is_number() {
-            return wrong(format!("{value} is no number"));
+            return invalid_query(format!("{value} is not a number"));
         }
     }
     let is_float = |value: &Value| matches!(value, Value::Double(_) | Value::Float(_));
@@ -703,7 +732,7 @@ pub(crate) fn arithmetic(operation: char, one: &Value, other: &Value) -> Result<
             '+' => one + other,
             '-' => one - other,
             '*' => one * other,
-            _ if other == 0.0 => return wrong("something is divided by zero"),
+            _ if other == 0.0 => return invalid_query("division by zero"),
             _ => one / other,
         }));
     }
@@ -714,18 +743,18 @@ pub(crate) fn arithmetic(operation: char, one: &Value, other: &Value) -> Result<
             '+' => first + second,
             '-' => first - second,
             '*' => first * second,
-            _ if second.is_zero() => return wrong("something is divided by zero"),
+            _ if second.is_zero() => return invalid_query("division by zero"),
             _ => first / second,
         });
     }
     let exact = |value: &Value| value.as_exact().unwrap_or_else(BigRational::zero);
     let (first, second) = (exact(one), exact(other));
     let big = matches!(one, Value::BigInt(_)) || matches!(other, Value::BigInt(_));
-    let done = bounded(match operation {
+    let done = check_length(match operation {
         '+' => first + second,
         '-' => first - second,
         '*' => first * second,
-        _ if second.is_zero() => return wrong("something is divided by zero"),
+        _ if second.is_zero() => return invalid_query("division by zero"),
         _ => first / second,
     })?;
     Ok(if big && done.is_integer() {
@@ -744,12 +773,12 @@ enum Division {
 
 fn division(kind: Division, one: &Value, other: &Value) -> Result<Value> {
     if sign(other)?.is_eq() {
-        return wrong("something is divided by zero");
+        return invalid_query("division by zero");
     }
     if let (Value::Long(one), Value::Long(other)) = (one, other) {
         let done = match kind {
             Division::Quot => one.checked_div(*other),
-            // What is left fits, also where the quotient would not.
+            // The remainder fits even if the quotient would overflow.
             Division::Rem => Some(one.wrapping_rem(*other)),
             Division::Mod => {
                 let rem = one.wrapping_rem(*other);
@@ -759,7 +788,7 @@ fn division(kind: Division, one: &Value, other: &Value) -> Result<Value> {
         };
         return done
             .map(Value::Long)
-            .ok_or_else(|| Error::Query("a whole number becomes longer than 64 bits".to_owned()));
+            .ok_or_else(|| Error::Query("the result does not fit in a 64-bit integer".to_owned()));
     }
     if let (Some(first), Some(second)) = (one.as_f64(), other.as_f64())
         && (matches!(one, Value::Double(_) | Value::Float(_))
@@ -789,7 +818,7 @@ fn division(kind: Division, one: &Value, other: &Value) -> Result<Value> {
     Ok(ratio(done))
 }
 
-/// The sum of whole numbers and others, for aggregates.
+/// Sums whole and other numbers, for aggregates.
 pub(crate) fn sum(values: &[Value]) -> Result<Value> {
     let whole: Option<BigInt> = values
         .iter()

@@ -1,4 +1,4 @@
-//! Queries: from a question as data to its answer.
+//! Queries: parsing, planning and evaluation of a Datalog query.
 
 mod aggregates;
 mod ast;
@@ -6,18 +6,18 @@ mod cell;
 mod documents;
 mod find;
 mod functions;
-mod likeness;
 mod names;
 mod parse;
 mod pattern;
-mod pieces;
 mod plan;
 mod prepared;
 mod relation;
 mod rules;
+mod search_functions;
 mod show;
 mod solve;
 mod star;
+mod streaming;
 mod watch;
 
 use std::cell::RefCell;
@@ -27,31 +27,34 @@ use std::sync::atomic::AtomicBool;
 
 use rung_edn::{Name, Value};
 
-use ast::{Binding, Clause, Input, Pattern, Query, Rules, Term, Var};
+use ast::{
+    Binding, DatalogClause, DatomPattern, ParsedQuery, PatternTerm, QueryInput, RuleSet, Var,
+};
 use cell::Cell;
-pub use find::{Answer, Head};
-use find::{Finder, Window};
-use names::EntityPlaces;
-pub(crate) use prepared::Asked;
-use prepared::Prepared;
+pub use find::{QueryResult, QueryResultHeader};
+use find::{ResultBuilder, RowWindow};
+use names::EntityPositions;
+pub use parse::read_query;
+use prepared::PreparedQuery;
+pub(crate) use prepared::QueryCache;
 use relation::Relation;
-pub use solve::Step;
-use solve::{Context, Source, Tuples, bound};
-pub(crate) use watch::{Held, Watch};
+pub use solve::PlanStep;
+use solve::{FactSource, InputTuples, QueryContext, bind_value};
+pub(crate) use watch::{MemoryReservation, QueryWatch};
 
-use crate::db::{Db, Moment};
+use crate::db::{Db, Snapshot};
 use crate::{Error, Result};
 
 pub(crate) use functions::call as call_function;
 
-/// The bounds of a query.
+/// The limits of a query.
 #[derive(Debug, Clone)]
 pub struct Bounds {
-    /// How long it may take, unless it says less itself.
+    /// The time limit in milliseconds. A shorter `:timeout` of the query takes precedence.
     pub max_ms: Option<u64>,
-    /// Bytes of memory that it may have.
+    /// The memory limit in bytes.
     pub max_bytes: usize,
-    /// Set by whoever does not wait any longer.
+    /// The caller sets this flag to cancel the query.
     pub cancelled: Option<Arc<AtomicBool>>,
 }
 
@@ -66,69 +69,72 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// Begins to keep to them.
-    pub(crate) fn watch(&self) -> Watch {
-        Watch::new(self.max_ms, self.max_bytes, self.cancelled.clone())
+    /// Starts to enforce the limits.
+    pub(crate) fn start_watch(&self) -> QueryWatch {
+        QueryWatch::new(self.max_ms, self.max_bytes, self.cancelled.clone())
     }
 }
 
-/// What is given to a query.
-pub(crate) enum Given<'t> {
-    Db(Moment<'t>),
+/// The value of a query input.
+pub(crate) enum InputValue<'t> {
+    Db(Snapshot<'t>),
     Value(Value),
 }
 
 impl Db {
-    /// Answers a query. `$` is this database; everything else that it takes in is among `inputs`, in their order.
-    pub fn query(&self, query: &Value, inputs: &[Value], bounds: &Bounds) -> Result<Answer> {
-        let query = self.asked().prepare(query)?;
+    /// Runs a query. `$` is this database; `inputs` are the values of all other inputs, in their order.
+    pub fn query(&self, query: &Value, inputs: &[Value], bounds: &Bounds) -> Result<QueryResult> {
+        let query = self.query_cache().prepare(query)?;
         self.read(|moment| Ok(run(moment, &query, inputs, bounds, false)?.0))
     }
 
-    /// What the rows of a query's answer are.
-    pub fn head(&self, query: &Value) -> Result<Head> {
-        Ok(Head::of(&self.asked().prepare(query)?.query))
+    /// Returns the header of a query's result without running the query.
+    pub fn head(&self, query: &Value) -> Result<QueryResultHeader> {
+        Ok(QueryResultHeader::from_query(
+            &self.query_cache().prepare(query)?.query,
+        ))
     }
 
-    /// Facts by the words of their texts, the best first: entity, attribute, value, and what the options ask for beside them.
+    /// Returns facts by the words of their texts, the best first: entity, attribute, value, and the columns that the options
+    /// request.
     pub fn fulltext(
         &self,
         wanted: &Value,
         options: &Value,
         bounds: &Bounds,
     ) -> Result<Vec<Vec<Value>>> {
-        let watch = bounds.watch();
-        self.read(|moment| likeness::texts(moment, (None, wanted.clone(), options.clone()), &watch))
+        let watch = bounds.start_watch();
+        self.read(|moment| {
+            search_functions::search_texts(moment, (None, wanted.clone(), options.clone()), &watch)
+        })
     }
 
-    /// Answers a query, and says how that was done.
+    /// Runs a query, and returns the steps of its plan.
     pub fn explain(
         &self,
         query: &Value,
         inputs: &[Value],
         bounds: &Bounds,
-    ) -> Result<(Answer, Vec<Step>)> {
-        let query = self.asked().prepare(query)?;
+    ) -> Result<(QueryResult, Vec<PlanStep>)> {
+        let query = self.query_cache().prepare(query)?;
         self.read(|moment| run(moment, &query, inputs, bounds, true))
     }
 
-    /// Answers a query row by row, while the rest is still being found, and all of one moment. `visit` is told what the rows are,
-    /// and says whether more of them are wanted.
+    /// Runs a query on one snapshot, and calls `visit` with each row as soon as it is found, until `visit` returns false.
     ///
-    /// Only what must be known as a whole is in memory: groups, what is to be brought into order, and rows that were seen where the
-    /// same could be found twice.
-    pub fn each_row(
+    /// Only these rows are held in memory: groups, rows to be sorted, and visited rows if the query can find a row twice.
+    pub fn visit_rows(
         &self,
         query: &Value,
         inputs: &[Value],
         bounds: &Bounds,
-        visit: &mut dyn FnMut(&Head, Vec<Value>) -> Result<bool>,
-    ) -> Result<Head> {
-        let query = self.asked().prepare(query)?;
-        let head = Head::of(&query.query);
+        visit: &mut dyn FnMut(&QueryResultHeader, Vec<Value>) -> Result<bool>,
+    ) -> Result<QueryResultHeader> {
+        let query = self.query_cache().prepare(query)?;
+        let head = QueryResultHeader::from_query(&query.query);
         self.read(|moment| {
-            let (given, watch) = given(moment, &query.query, inputs, bounds)?;
-            answer(&query, given, &watch, None, true, &mut |row| {
+            let (given, watch) = bind_inputs(moment, &query.query, inputs, bounds)?;
+            run_visiting(&query, given, &watch, None, true, &mut |row| {
                 visit(&head, row)
             })?;
             Ok(())
@@ -138,47 +144,49 @@ impl Db {
 }
 
 fn run(
-    moment: &Moment<'_>,
-    query: &Prepared,
+    moment: &Snapshot<'_>,
+    query: &PreparedQuery,
     inputs: &[Value],
     bounds: &Bounds,
     explain: bool,
-) -> Result<(Answer, Vec<Step>)> {
-    let (given, watch) = given(moment, &query.query, inputs, bounds)?;
+) -> Result<(QueryResult, Vec<PlanStep>)> {
+    let (given, watch) = bind_inputs(moment, &query.query, inputs, bounds)?;
     let steps = explain.then(|| RefCell::new(Vec::new()));
-    collected(query, given, &watch, steps)
+    run_collected(query, given, &watch, steps)
 }
 
-/// Answers a query from what is given.
-pub(crate) fn collected(
-    query: &Prepared,
-    given: Vec<Given<'_>>,
-    watch: &Watch,
-    steps: Option<RefCell<Vec<Step>>>,
-) -> Result<(Answer, Vec<Step>)> {
+/// Runs a query on the values of its inputs, and collects all rows.
+pub(crate) fn run_collected(
+    query: &PreparedQuery,
+    given: Vec<InputValue<'_>>,
+    watch: &QueryWatch,
+    steps: Option<RefCell<Vec<PlanStep>>>,
+) -> Result<(QueryResult, Vec<PlanStep>)> {
     let mut rows = Vec::new();
-    let steps = answer(query, given, watch, steps, false, &mut |row| {
+    let steps = run_visiting(query, given, watch, steps, false, &mut |row| {
         rows.push(row);
         Ok(true)
     })?;
-    let head = Head::of(&query.query);
-    Ok((Answer { head, rows }, steps))
+    let head = QueryResultHeader::from_query(&query.query);
+    Ok((QueryResult { head, rows }, steps))
 }
 
-/// What a query is given, and the bounds that it keeps to.
-fn given<'t>(
-    moment: &Moment<'t>,
-    query: &Query,
+/// Assigns values to the inputs of a query, and starts to enforce its limits.
+fn bind_inputs<'t>(
+    moment: &Snapshot<'t>,
+    query: &ParsedQuery,
     inputs: &[Value],
     bounds: &Bounds,
-) -> Result<(Vec<Given<'t>>, Watch)> {
+) -> Result<(Vec<InputValue<'t>>, QueryWatch)> {
     let mut rest = inputs.iter();
     let mut given = Vec::new();
     for input in &query.inputs {
         match input {
-            Input::Source(name) if name.as_str() == "$" => given.push(Given::Db(moment.clone())),
+            QueryInput::Source(name) if name.as_str() == "$" => {
+                given.push(InputValue::Db(moment.clone()));
+            }
             _ => match rest.next() {
-                Some(value) => given.push(Given::Value(value.clone())),
+                Some(value) => given.push(InputValue::Value(value.clone())),
                 None => break,
             },
         }
@@ -189,10 +197,10 @@ fn given<'t>(
             - query
                 .inputs
                 .iter()
-                .filter(|input| matches!(input, Input::Source(name) if name.as_str() == "$"))
+                .filter(|input| matches!(input, QueryInput::Source(name) if name.as_str() == "$"))
                 .count();
         return Err(Error::Query(format!(
-            "the query takes in {others} values beside the database, and {} were given",
+            "the query takes {others} inputs besides the database; {} were passed",
             inputs.len()
         )));
     }
@@ -204,25 +212,25 @@ fn given<'t>(
         max_ms,
         ..bounds.clone()
     };
-    Ok((given, bounds.watch()))
+    Ok((given, bounds.start_watch()))
 }
 
-/// Finds the rows of an answer, and gives them to `taker`: as they are found where `flows`, or where not all of them are wanted.
-fn answer(
-    prepared: &Prepared,
-    given: Vec<Given<'_>>,
-    watch: &Watch,
-    steps: Option<RefCell<Vec<Step>>>,
+/// Runs a query and calls `taker` with each row. Streams the rows as they are found if `flows`, or if the query has a limit.
+fn run_visiting(
+    prepared: &PreparedQuery,
+    given: Vec<InputValue<'_>>,
+    watch: &QueryWatch,
+    steps: Option<RefCell<Vec<PlanStep>>>,
     flows: bool,
     taker: &mut dyn FnMut(Vec<Value>) -> Result<bool>,
-) -> Result<Vec<Step>> {
+) -> Result<Vec<PlanStep>> {
     let query = &prepared.query;
-    let mut context = Context {
+    let mut context = QueryContext {
         sources: HashMap::new(),
-        rules: Rules::default(),
+        rules: RuleSet::default(),
         watch,
         recursion: RefCell::default(),
-        entity_places: EntityPlaces::default(),
+        entity_places: EntityPositions::default(),
         steps,
         depth: std::cell::Cell::new(0),
     };
@@ -231,33 +239,33 @@ fn answer(
     let mut nothing = false;
     for (at, (input, given)) in query.inputs.iter().zip(given).enumerate() {
         match (input, given) {
-            (Input::Source(name), Given::Db(moment)) => {
-                context.sources.insert(name.clone(), Source::Db(moment));
+            (QueryInput::Source(name), InputValue::Db(moment)) => {
+                context.sources.insert(name.clone(), FactSource::Db(moment));
             }
-            (Input::Source(name), Given::Value(value)) => {
+            (QueryInput::Source(name), InputValue::Value(value)) => {
                 context.sources.insert(
                     name.clone(),
-                    Source::Rows(Tuples::new(functions::items(&value)?)),
+                    FactSource::Rows(InputTuples::new(functions::items(&value)?)),
                 );
             }
-            (Input::Rules, Given::Value(value)) => {
-                context.rules = parse::rules(&value)?.flattened();
+            (QueryInput::Rules, InputValue::Value(value)) => {
+                context.rules = parse::rules(&value)?.flatten();
             }
-            (Input::Binding(binding), Given::Value(value)) => {
-                let rows = bound(binding, &value)?;
+            (QueryInput::Binding(binding), InputValue::Value(value)) => {
+                let rows = bind_value(binding, &value)?;
                 match (&rows[..], binding) {
                     ([row], _) => single.extend(row.iter().cloned()),
                     ([], _) => nothing = true,
                     (rows, binding) => {
                         let (source, pattern) = as_source(at, binding, rows);
                         context.sources.insert(pattern.source.clone(), source);
-                        clauses.push(Clause::Pattern(pattern));
+                        clauses.push(DatalogClause::Pattern(pattern));
                     }
                 }
             }
-            (Input::Rules | Input::Binding(_), Given::Db(_)) => {
+            (QueryInput::Rules | QueryInput::Binding(_), InputValue::Db(_)) => {
                 return Err(Error::Query(
-                    "a database is given where the query takes in a value".to_owned(),
+                    "a database was passed for an input that takes a value".to_owned(),
                 ));
             }
         }
@@ -270,27 +278,27 @@ fn answer(
         for (var, value) in single.iter().filter(is_var) {
             if !vars.contains(var) {
                 vars.push(var.clone());
-                cells.push(Cell::of_value(value));
+                cells.push(Cell::from_value(value));
             }
         }
-        start = Relation::none(vars);
+        start = Relation::empty(vars);
         start.push(cells, watch)?;
-        start.distinct = true;
+        start.is_distinct = true;
     }
-    let needed = find::needed(query);
-    let mut window = Window::of(query, &single)?;
-    let mut finder = Finder::new(&context, query, &needed, &single);
+    let needed = find::result_vars(query);
+    let mut window = RowWindow::from_query(query, &single)?;
+    let mut finder = ResultBuilder::new(&context, query, &needed, &single);
     let mut plan = prepared.plan(&clauses);
-    let is_one = Head::of(query).is_one();
+    let is_one = QueryResultHeader::from_query(query).is_one();
     if is_one {
         window.limit = Some(window.limit.unwrap_or(1).min(1));
     }
     if nothing {
-        start = Relation::none(Vec::new());
+        start = Relation::empty(Vec::new());
     }
     if finder.is_row_by_row() && (flows || window.limit.is_some()) {
         let (mut left_out, mut wanted) = (window.offset, window.limit.unwrap_or(usize::MAX));
-        context.in_pieces(&mut plan, &clauses, start, &needed, &mut |found| {
+        context.solve_streaming(&mut plan, &clauses, start, &needed, &mut |found| {
             for row in found.rows() {
                 if left_out > 0 {
                     left_out -= 1;
@@ -304,8 +312,8 @@ fn answer(
             Ok(wanted > 0)
         })?;
     } else {
-        let found = context.by_plan(&mut plan, clauses.iter().collect(), start, &needed)?;
-        prepared.learn(&clauses, &plan);
+        let found = context.solve_by_plan(&mut plan, clauses.iter().collect(), start, &needed)?;
+        prepared.store_order(&clauses, &plan);
         for row in finder.rows(&found, &window)? {
             if !taker(row)? {
                 break;
@@ -316,12 +324,12 @@ fn answer(
     Ok(steps.map(RefCell::into_inner).unwrap_or_default())
 }
 
-/// Rows that were given, as facts to be found.
+/// Converts the rows of an input to a source of facts and a pattern that matches them.
 fn as_source<'t>(
     at: usize,
     binding: &Binding,
     rows: &[Vec<(Var, Value)>],
-) -> (Source<'t>, Pattern) {
+) -> (FactSource<'t>, DatomPattern) {
     let mut vars = Vec::new();
     binding.vars(&mut vars);
     let tuple = |row: &Vec<(Var, Value)>| {
@@ -332,10 +340,10 @@ fn as_source<'t>(
         };
         Value::Vector(vars.iter().map(of).collect())
     };
-    let pattern = Pattern {
+    let pattern = DatomPattern {
         source: Name::new(format!("$#{at}")),
-        terms: vars.iter().cloned().map(Term::Var).collect(),
+        terms: vars.iter().cloned().map(PatternTerm::Var).collect(),
     };
-    let tuples = Tuples::new(rows.iter().map(tuple).collect());
-    (Source::Rows(tuples), pattern)
+    let tuples = InputTuples::new(rows.iter().map(tuple).collect());
+    (FactSource::Rows(tuples), pattern)
 }

@@ -1,9 +1,9 @@
-//! Lookup refs and idents among what a query is given.
+//! Lookup refs and idents in the inputs of a query.
 //!
-//! A variable keeps the name that it was given. The name stands for its entity only where an entity is expected: in the first place of a
-//! pattern, and in the third one of a reference. A pattern that finds such a variable first would give it a number, which is
-//! not equal to the name; so it waits until the variable has its name. Rules that call themselves keep what they find for the
-//! whole query; so they are asked with entities instead of names.
+//! A variable that is bound to a name (a lookup ref or an ident) keeps it. The name stands for its entity only where an entity is
+//! expected: in the first position of a pattern, and in the third one of a reference. A pattern that binds such a variable first
+//! would bind it to an entity id, which is not equal to the name; so the pattern waits until the variable has its name. The
+//! answers of recursive rules are kept for the whole query; so these rules are called with entity ids instead of names.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,45 +11,50 @@ use std::sync::Arc;
 
 use rung_edn::{Name, Value};
 
-use super::ast::{Clause, Pattern, RuleCall, Term, Var, add};
+use super::ast::{DatalogClause, DatomPattern, PatternTerm, RuleCall, Var, push_unique};
 use super::cell::Cell;
-use super::pattern::called;
+use super::pattern::resolve_name;
 use super::relation::Relation;
-use super::rules::{Key, asked_of};
-use super::solve::{Context, Source};
+use super::rules::{RuleKey, with_source};
+use super::solve::{FactSource, QueryContext};
 use crate::Result;
 use crate::db::entity_value;
 
-/// Which arguments of rules are entities, as far as it was asked for.
+/// The cached positions of rule arguments that are entities.
 #[derive(Default)]
-pub(crate) struct EntityPlaces(RefCell<HashMap<Key, Arc<[bool]>>>);
+pub(crate) struct EntityPositions(RefCell<HashMap<RuleKey, Arc<[bool]>>>);
 
-/// Those that are being found out.
-type Places = HashMap<Key, Vec<bool>>;
+/// The positions found so far, while they are computed.
+type PositionMap = HashMap<RuleKey, Vec<bool>>;
 
-impl<'t> Context<'_, 't> {
-    /// Whether a clause finds tuples that were given.
-    pub(super) fn is_given(&self, clause: &Clause) -> bool {
+impl<'t> QueryContext<'_, 't> {
+    /// Returns true if a clause matches tuples of an input.
+    pub(super) fn matches_input_tuples(&self, clause: &DatalogClause) -> bool {
         match clause {
-            Clause::Pattern(pattern) => {
-                matches!(self.sources.get(&pattern.source), Some(Source::Rows(_)))
+            DatalogClause::Pattern(pattern) => {
+                matches!(self.sources.get(&pattern.source), Some(FactSource::Rows(_)))
             }
             _ => false,
         }
     }
 
-    /// Adds the variables that are entities for a clause, and are to be given names by others.
-    pub(super) fn add_named(&self, clause: &Clause, todo: &[&Clause], wanted: &mut Vec<Var>) {
+    /// Adds the variables that are entities in a clause, and that other clauses can bind to names.
+    pub(super) fn add_named_entities(
+        &self,
+        clause: &DatalogClause,
+        todo: &[&DatalogClause],
+        wanted: &mut Vec<Var>,
+    ) {
         let mut named = Vec::new();
         for other in todo {
-            let Clause::Pattern(pattern) = other else {
+            let DatalogClause::Pattern(pattern) = other else {
                 continue;
             };
-            if let Some(Source::Rows(given)) = self.sources.get(&pattern.source) {
+            if let Some(FactSource::Rows(given)) = self.sources.get(&pattern.source) {
                 let terms = pattern.terms.iter().zip(&given.names);
                 for (term, _) in terms.filter(|(_, is_name)| **is_name) {
-                    if let Term::Var(var) = term {
-                        add(&mut named, var);
+                    if let PatternTerm::Var(var) = term {
+                        push_unique(&mut named, var);
                     }
                 }
             }
@@ -58,76 +63,76 @@ impl<'t> Context<'_, 't> {
             return;
         }
         let mut entities = Vec::new();
-        self.entities(clause, &mut entities, &mut |call| {
-            self.entity_places(&(call.source.clone(), call.name.clone()))
+        self.collect_entities(clause, &mut entities, &mut |call| {
+            self.entity_positions(&(call.source.clone(), call.name.clone()))
                 .to_vec()
         });
         entities.retain(|var| named.contains(var));
         for var in &entities {
-            add(wanted, var);
+            push_unique(wanted, var);
         }
     }
 
-    /// Adds the variables of a clause that stand where an entity is expected, or may be.
-    fn entities(
+    /// Adds the variables of a clause in positions where an entity is, or may be, expected.
+    fn collect_entities(
         &self,
-        clause: &Clause,
+        clause: &DatalogClause,
         into: &mut Vec<Var>,
         places: &mut impl FnMut(&RuleCall) -> Vec<bool>,
     ) {
         match clause {
-            Clause::Pattern(pattern) => self.entities_of_pattern(pattern, into),
-            Clause::Not(not) => {
+            DatalogClause::Pattern(pattern) => self.collect_pattern_entities(pattern, into),
+            DatalogClause::Not(not) => {
                 for clause in &not.clauses {
-                    self.entities(clause, into, places);
+                    self.collect_entities(clause, into, places);
                 }
             }
-            Clause::Or(or) => {
+            DatalogClause::Or(or) => {
                 for clause in or.branches.iter().flatten() {
-                    self.entities(clause, into, places);
+                    self.collect_entities(clause, into, places);
                 }
             }
-            Clause::Rule(call) => {
+            DatalogClause::Rule(call) => {
                 for (term, is_entity) in call.arguments.iter().zip(places(call)) {
-                    if let (Term::Var(var), true) = (term, is_entity) {
-                        add(into, var);
+                    if let (PatternTerm::Var(var), true) = (term, is_entity) {
+                        push_unique(into, var);
                     }
                 }
             }
-            Clause::Predicate(_) | Clause::Function(..) => {}
+            DatalogClause::Predicate(_) | DatalogClause::Function(..) => {}
         }
     }
 
-    fn entities_of_pattern(&self, pattern: &Pattern, into: &mut Vec<Var>) {
-        let Some(Source::Db(moment)) = self.sources.get(&pattern.source) else {
+    fn collect_pattern_entities(&self, pattern: &DatomPattern, into: &mut Vec<Var>) {
+        let Some(FactSource::Db(moment)) = self.sources.get(&pattern.source) else {
             return;
         };
-        if let Some(Term::Var(var)) = pattern.terms.first() {
-            add(into, var);
+        if let Some(PatternTerm::Var(var)) = pattern.terms.first() {
+            push_unique(into, var);
         }
         let is_ref = match pattern.terms.get(1) {
-            Some(Term::Constant(Value::Keyword(name))) => moment
+            Some(PatternTerm::Constant(Value::Keyword(name))) => moment
                 .attribute(name)
                 .is_some_and(|attribute| attribute.is_ref()),
             _ => true,
         };
-        if let (Some(Term::Var(var)), true) = (pattern.terms.get(2), is_ref) {
-            add(into, var);
+        if let (Some(PatternTerm::Var(var)), true) = (pattern.terms.get(2), is_ref) {
+            push_unique(into, var);
         }
     }
 
-    /// Which arguments of a rule stand where an entity is expected, or may be.
-    fn entity_places(&self, key: &Key) -> Arc<[bool]> {
+    /// Returns for each argument of a rule whether an entity is, or may be, expected there.
+    fn entity_positions(&self, key: &RuleKey) -> Arc<[bool]> {
         if let Some(known) = self.entity_places.0.borrow().get(key) {
             return known.clone();
         }
-        let mut places = Places::new();
+        let mut places = PositionMap::new();
         places.insert(key.clone(), Vec::new());
-        // What a rule says of its arguments depends on what those say that it calls.
+        // The positions of a rule depend on those of the rules that it calls: iterate to a fixpoint.
         loop {
-            let mut next = Places::new();
+            let mut next = PositionMap::new();
             for key in places.keys() {
-                let found = self.places_of(key, &places, &mut next);
+                let found = self.rule_positions(key, &places, &mut next);
                 next.insert(key.clone(), found);
             }
             if next == places {
@@ -142,17 +147,22 @@ impl<'t> Context<'_, 't> {
         known.get(key).cloned().unwrap_or_default()
     }
 
-    /// The same from what was found of other rules before. Those that were not are noted in `next`.
-    fn places_of(&self, (source, name): &Key, before: &Places, next: &mut Places) -> Vec<bool> {
+    /// Computes the positions of a rule from those of other rules in `before`. Adds rules that are missing there to `next`.
+    fn rule_positions(
+        &self,
+        (source, name): &RuleKey,
+        before: &PositionMap,
+        next: &mut PositionMap,
+    ) -> Vec<bool> {
         let Some(rule) = self.rules.0.get(name) else {
             return Vec::new();
         };
         let mut found = vec![false; rule.arity];
         for branch in &rule.branches {
             let mut entities = Vec::new();
-            for clause in asked_of(source, &branch.clauses).iter() {
-                self.entities(clause, &mut entities, &mut |call| {
-                    let key: Key = (call.source.clone(), call.name.clone());
+            for clause in with_source(source, &branch.clauses).iter() {
+                self.collect_entities(clause, &mut entities, &mut |call| {
+                    let key: RuleKey = (call.source.clone(), call.name.clone());
                     match before.get(&key) {
                         Some(places) => places.clone(),
                         None => next.entry(key).or_default().clone(),
@@ -166,16 +176,17 @@ impl<'t> Context<'_, 't> {
         found
     }
 
-    /// A call of a rule with entities instead of names, and the rows with a column for each variable that has such names: the last ones.
-    pub(super) fn without_names(
+    /// Replaces names by entity ids in a rule call. Returns the new call, and the rows with an added column at the end for each
+    /// variable that has names; `None` if nothing changes.
+    pub(super) fn resolve_names(
         &self,
         call: &RuleCall,
         relation: &Relation<'t>,
     ) -> Result<Option<(RuleCall, Relation<'t>)>> {
-        let Some(Source::Db(moment)) = self.sources.get(&call.source) else {
+        let Some(FactSource::Db(moment)) = self.sources.get(&call.source) else {
             return Ok(None);
         };
-        let places = self.entity_places(&(call.source.clone(), call.name.clone()));
+        let places = self.entity_positions(&(call.source.clone(), call.name.clone()));
         let mut own = call.clone();
         let mut columns: Vec<usize> = Vec::new();
         let mut is_changed = false;
@@ -186,13 +197,13 @@ impl<'t> Context<'_, 't> {
             .filter(|(_, is_entity)| **is_entity)
         {
             match term {
-                Term::Constant(value) => {
-                    if let Some(e) = called(moment, value)? {
+                PatternTerm::Constant(value) => {
+                    if let Some(e) = resolve_name(moment, value)? {
                         *value = entity_value(e);
                         is_changed = true;
                     }
                 }
-                Term::Var(var) => {
+                PatternTerm::Var(var) => {
                     let column = relation.column(var).filter(|column| {
                         let mut cells = relation.rows().map(|row| &row[*column]);
                         cells.any(|cell| cell.entity().is_none())
@@ -201,23 +212,23 @@ impl<'t> Context<'_, 't> {
                         if !columns.contains(&column) {
                             columns.push(column);
                         }
-                        *term = Term::Var(of_column(column));
+                        *term = PatternTerm::Var(entity_var(column));
                     }
                 }
-                Term::Blank => {}
+                PatternTerm::Blank => {}
             }
         }
         if columns.is_empty() {
             return Ok(is_changed.then(|| (own, relation.clone())));
         }
         let vars = relation.vars.iter().cloned();
-        let vars = vars.chain(columns.iter().map(|column| of_column(*column)));
-        let mut rows = Relation::none(vars.collect());
-        rows.distinct = relation.distinct;
-        rows.follows.clone_from(&relation.follows);
+        let vars = vars.chain(columns.iter().map(|column| entity_var(*column)));
+        let mut rows = Relation::empty(vars.collect());
+        rows.is_distinct = relation.is_distinct;
+        rows.dependencies.clone_from(&relation.dependencies);
         for column in &columns {
             let var = relation.vars[*column].clone();
-            rows.follows.push((var, of_column(*column)));
+            rows.dependencies.push((var, entity_var(*column)));
         }
         let mut entities = Vec::with_capacity(columns.len());
         for row in relation.rows() {
@@ -227,9 +238,9 @@ impl<'t> Context<'_, 't> {
                 let value = &row[*column];
                 let e = match value {
                     Cell::Long(_) => None,
-                    name => called(moment, &name.value()?)?,
+                    name => resolve_name(moment, &name.value()?)?,
                 };
-                entities.push(e.map_or_else(|| value.clone(), Cell::of_entity));
+                entities.push(e.map_or_else(|| value.clone(), Cell::from_entity));
             }
             rows.push(row.iter().chain(&entities).cloned(), self.watch)?;
         }
@@ -237,7 +248,7 @@ impl<'t> Context<'_, 't> {
     }
 }
 
-/// The variable for the entities that the names of a column stand for.
-fn of_column(column: usize) -> Var {
+/// Returns the variable for the entities that the names of a column stand for.
+fn entity_var(column: usize) -> Var {
     Name::new(format!("?#entity{column}"))
 }

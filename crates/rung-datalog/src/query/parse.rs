@@ -1,4 +1,4 @@
-//! How a query is understood.
+//! Parsing and checking of queries and rules.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,13 +6,24 @@ use std::sync::Arc;
 use rung_edn::{Map, Name, Value};
 
 use super::ast::{
-    Aggregate, Argument, Binding, Branch, Call, Clause, Count, Element, Find, Having, Input, Not,
-    Or, Pattern, PullPattern, Query, Rule, RuleCall, Rules, Term, Var, add,
+    Aggregate, Binding, CallArgument, DatalogClause, DatalogRule, DatomPattern, FindElement,
+    FindSpec, FunctionCall, HavingCondition, NotClause, OrClause, ParsedQuery, PatternTerm,
+    PullPattern, QueryInput, RowCount, RuleBranch, RuleCall, RuleSet, Var, push_unique,
 };
 use crate::{Error, Result};
 
-fn wrong<T>(why: impl Into<String>) -> Result<T> {
+fn invalid_query<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::Query(why.into()))
+}
+
+/// Reads a query from its text.
+pub fn read_query(text: &str) -> Result<Value> {
+    let read = rung_edn::read(text);
+    // No text that begins with a word is a query: SQL does.
+    if read.is_err() && text.trim_start().starts_with(char::is_alphabetic) {
+        return Err(Error::NotDatalog);
+    }
+    Ok(read?)
 }
 
 const SECTIONS: [&str; 13] = [
@@ -20,21 +31,25 @@ const SECTIONS: [&str; 13] = [
     "timeout", "cache",
 ];
 
-/// Understands a query in either form.
-pub(crate) fn query(given: &Value) -> Result<Query> {
+/// Parses a query, as a vector, a map or a string.
+pub(crate) fn query(given: &Value) -> Result<ParsedQuery> {
     let sections = match given {
         Value::Map(members) => members.clone(),
         Value::Vector(items) | Value::List(items) => sections(items)?,
-        Value::String(text) => return query(&rung_edn::read(text)?),
-        _ => return wrong("a query is a vector or a map"),
+        Value::String(text) => return query(&read_query(text)?),
+        _ => {
+            return invalid_query(
+                "a query must be a vector or a map, such as [:find ?e ?name :where [?e :name ?name]]",
+            );
+        }
     };
     for key in sections.keys() {
         let known = key
             .as_keyword()
             .is_some_and(|name| SECTIONS.contains(&name.as_str()));
         if !known {
-            return wrong(format!(
-                "a query has no section {key}; there are :find, :in, :where, :with, :keys, :having, :order-by, :limit, :offset and :timeout"
+            return invalid_query(format!(
+                "{key} is not a section of a query; sections are :find, :in, :where, :with, :keys, :having, :order-by, :limit, :offset and :timeout"
             ));
         }
     }
@@ -43,7 +58,7 @@ pub(crate) fn query(given: &Value) -> Result<Query> {
         None => Ok(&[][..]),
         Some(value) => value
             .as_sequence()
-            .ok_or_else(|| Error::Query(format!(":{name} is followed by a vector"))),
+            .ok_or_else(|| Error::Query(format!(":{name} takes a vector"))),
     };
     let find = find(items("find")?)?;
     let mut clauses = Vec::new();
@@ -53,12 +68,12 @@ pub(crate) fn query(given: &Value) -> Result<Query> {
             clauses.push(clause);
         }
     }
-    let mut query = Query {
+    let mut query = ParsedQuery {
         keys: keys(&section, &find)?,
         with: items("with")?.iter().map(var).collect::<Result<_>>()?,
         inputs: match section("in") {
             Some(_) => items("in")?.iter().map(input).collect::<Result<_>>()?,
-            None => vec![Input::Source(default_source())],
+            None => vec![QueryInput::Source(default_source())],
         },
         having: items("having")?.iter().map(having).collect::<Result<_>>()?,
         order: Vec::new(),
@@ -68,7 +83,7 @@ pub(crate) fn query(given: &Value) -> Result<Query> {
             None => None,
             Some(value) => match single(value).as_i64().and_then(|ms| u64::try_from(ms).ok()) {
                 Some(ms) => Some(ms),
-                None => return wrong(":timeout is a number of milliseconds"),
+                None => return invalid_query(":timeout must be a number of milliseconds"),
             },
         },
         find,
@@ -85,7 +100,7 @@ fn default_source() -> Name {
     "$".into()
 }
 
-/// A value that may stand in a vector by itself.
+/// Returns the only item of a vector, or the value itself.
 fn single(value: &Value) -> &Value {
     match value.as_sequence() {
         Some([value]) => value,
@@ -93,7 +108,7 @@ fn single(value: &Value) -> &Value {
     }
 }
 
-/// What stands between the keywords.
+/// Splits a query in vector form into its sections.
 fn sections(items: &[Value]) -> Result<Map> {
     let mut sections = Map::new();
     let mut current: Option<(Value, Vec<Value>)> = None;
@@ -105,20 +120,20 @@ fn sections(items: &[Value]) -> Result<Map> {
         let is_section = item
             .as_keyword()
             .is_some_and(|name| SECTIONS.contains(&name.as_str()));
-        // A direction of the order is no section.
+        // `:asc` and `:desc` are keywords, but no sections.
         if is_section {
             if !put(&mut sections, current.take()) {
-                return wrong("a query has a section twice");
+                return invalid_query("a section appears twice in the query");
             }
             current = Some((item.clone(), Vec::new()));
         } else if let Some((_, values)) = &mut current {
             values.push(item.clone());
         } else {
-            return wrong("a query begins with :find");
+            return invalid_query("a query must begin with :find");
         }
     }
     if !put(&mut sections, current) {
-        return wrong("a query has a section twice");
+        return invalid_query("a section appears twice in the query");
     }
     for name in ["order-by", "limit", "offset", "timeout"] {
         if let Some(value) = sections.get_mut(&Value::keyword(name)) {
@@ -135,8 +150,8 @@ fn is_var(name: &Name) -> bool {
 fn var(value: &Value) -> Result<Var> {
     match value.as_symbol() {
         Some(name) if is_var(name) => Ok(name.clone()),
-        _ => wrong(format!(
-            "{value} is no variable: its name begins with a question mark"
+        _ => invalid_query(format!(
+            "{value} is not a variable; the name of a variable begins with a question mark"
         )),
     }
 }
@@ -145,47 +160,49 @@ fn is_source(name: &Name) -> bool {
     name.as_str().starts_with('$')
 }
 
-fn find(items: &[Value]) -> Result<Find> {
+fn find(items: &[Value]) -> Result<FindSpec> {
     let dots = |value: &Value| value.as_symbol().is_some_and(|name| name.as_str() == "...");
     let dot = |value: &Value| value.as_symbol().is_some_and(|name| name.as_str() == ".");
     match items {
-        [] => wrong("a query finds something: :find is followed by what"),
+        [] => invalid_query(":find is empty; it takes at least one variable"),
         [Value::Vector(items)] => match &items[..] {
-            [item, last] if dots(last) => Ok(Find::Collection(found(item)?)),
-            items => Ok(Find::Tuple(elements(items)?)),
+            [item, last] if dots(last) => Ok(FindSpec::Collection(find_element(item)?)),
+            items => Ok(FindSpec::Tuple(elements(items)?)),
         },
-        [item, last] if dot(last) => Ok(Find::Scalar(found(item)?)),
-        [items @ .., last] if dot(last) => Ok(Find::Tuple(elements(items)?)),
-        items => Ok(Find::Relation(elements(items)?)),
+        [item, last] if dot(last) => Ok(FindSpec::Scalar(find_element(item)?)),
+        [items @ .., last] if dot(last) => Ok(FindSpec::Tuple(elements(items)?)),
+        items => Ok(FindSpec::Relation(elements(items)?)),
     }
 }
 
-fn elements(items: &[Value]) -> Result<Vec<Element>> {
-    items.iter().map(found).collect()
+fn elements(items: &[Value]) -> Result<Vec<FindElement>> {
+    items.iter().map(find_element).collect()
 }
 
-/// What is found by itself is no constant.
-fn found(value: &Value) -> Result<Element> {
+/// Parses an element of `:find`, which must not be a constant.
+fn find_element(value: &Value) -> Result<FindElement> {
     match element(value)? {
-        Element::Constant(value) => wrong(format!("{value} cannot be found: it is a constant")),
+        FindElement::Constant(value) => invalid_query(format!(
+            "{value} is a constant; :find takes variables, pulls and aggregates"
+        )),
         element => Ok(element),
     }
 }
 
 const ARITHMETIC: [&str; 7] = ["+", "-", "*", "/", "mod", "rem", "quot"];
 
-fn element(value: &Value) -> Result<Element> {
+fn element(value: &Value) -> Result<FindElement> {
     if let Value::Symbol(name) = value
         && is_var(name)
     {
-        return Ok(Element::Var(name.clone()));
+        return Ok(FindElement::Var(name.clone()));
     }
     let Some([Value::Symbol(function), arguments @ ..]) = value.as_sequence() else {
         return match value {
-            Value::Symbol(_) => wrong(format!(
-                "{value} cannot be found: it is neither a variable nor a call"
+            Value::Symbol(_) => invalid_query(format!(
+                "{value} is neither a variable nor a call; :find takes variables, pulls and aggregates"
             )),
-            value => Ok(Element::Constant(value.clone())),
+            value => Ok(FindElement::Constant(value.clone())),
         };
     };
     if function.as_str() == "pull" {
@@ -194,15 +211,19 @@ fn element(value: &Value) -> Result<Element> {
                 (source.clone(), var, pattern)
             }
             [var, pattern] => (default_source(), var, pattern),
-            _ => return wrong(format!("{value} is no pull: it is (pull ?e pattern)")),
+            _ => {
+                return invalid_query(format!(
+                    "{value} is not a pull; a pull is (pull ?e pattern)"
+                ));
+            }
         };
         let pattern = match pattern {
             Value::Symbol(name) if is_var(name) || name.as_str() != "*" => {
-                PullPattern::Given(name.clone())
+                PullPattern::Input(name.clone())
             }
-            pattern => PullPattern::Said(pattern.clone()),
+            pattern => PullPattern::Inline(pattern.clone()),
         };
-        return Ok(Element::Pull {
+        return Ok(FindElement::Pull {
             source,
             var: var(var_at)?,
             pattern,
@@ -213,17 +234,17 @@ fn element(value: &Value) -> Result<Element> {
         .any(|argument| argument.as_sequence().is_some());
     if ARITHMETIC.contains(&function.as_str()) && (nested || arguments.len() > 1) {
         let parts = arguments.iter().map(element).collect::<Result<_>>()?;
-        return Ok(Element::Arithmetic(function.clone(), parts));
+        return Ok(FindElement::Arithmetic(function.clone(), parts));
     }
     let Some((last, before)) = arguments.split_last() else {
-        return wrong(format!("{value} aggregates nothing"));
+        return invalid_query(format!("the aggregate {value} has no variable"));
     };
-    // A function that was given: its name stands first.
+    // `(aggregate name ...)`: the function's name is the first argument.
     let (function, before) = match (function.as_str(), before) {
         ("aggregate", [Value::Symbol(given), rest @ ..]) => (given.clone(), rest),
         _ => (function.clone(), before),
     };
-    Ok(Element::Aggregate(Aggregate {
+    Ok(FindElement::Aggregate(Aggregate {
         function,
         arguments: before.iter().map(argument).collect::<Result<_>>()?,
         var: var(last)?,
@@ -232,7 +253,7 @@ fn element(value: &Value) -> Result<Element> {
 
 fn keys<'v>(
     section: &impl Fn(&str) -> Option<&'v Value>,
-    find: &Find,
+    find: &FindSpec,
 ) -> Result<Option<Vec<Value>>> {
     type Made = fn(&Name) -> Value;
     let kinds: [(&str, Made); 3] = [
@@ -244,7 +265,7 @@ fn keys<'v>(
     for (kind, made) in kinds {
         let Some(names) = section(kind) else { continue };
         if found.is_some() {
-            return wrong("a query has one of :keys, :syms and :strs");
+            return invalid_query("a query takes at most one of :keys, :syms and :strs");
         }
         let names = names.as_sequence().unwrap_or_default();
         let names: Option<Vec<Value>> = names
@@ -255,34 +276,38 @@ fn keys<'v>(
             })
             .collect();
         let Some(names) = names else {
-            return wrong(format!(":{kind} is followed by names"));
+            return invalid_query(format!(":{kind} takes names"));
         };
-        if matches!(find, Find::Scalar(_) | Find::Collection(_)) {
-            return wrong(format!(":{kind} goes with tuples, not with single values"));
+        if matches!(find, FindSpec::Scalar(_) | FindSpec::Collection(_)) {
+            return invalid_query(format!(
+                ":{kind} needs a :find of tuples, not of single values"
+            ));
         }
         if names.len() != find.elements().len() {
-            return wrong(format!(":{kind} has as many names as :find has elements"));
+            return invalid_query(format!(
+                ":{kind} must have as many names as :find has elements"
+            ));
         }
         found = Some(names);
     }
     Ok(found)
 }
 
-fn input(value: &Value) -> Result<Input> {
+fn input(value: &Value) -> Result<QueryInput> {
     match value {
-        Value::Symbol(name) if is_source(name) => Ok(Input::Source(name.clone())),
-        Value::Symbol(name) if name.as_str() == "%" => Ok(Input::Rules),
-        value => Ok(Input::Binding(binding(value)?)),
+        Value::Symbol(name) if is_source(name) => Ok(QueryInput::Source(name.clone())),
+        Value::Symbol(name) if name.as_str() == "%" => Ok(QueryInput::Rules),
+        value => Ok(QueryInput::Binding(binding(value)?)),
     }
 }
 
 fn binding(value: &Value) -> Result<Binding> {
     match value {
         Value::Symbol(name) if name.as_str() == "_" => Ok(Binding::Ignore),
-        // Whatever its name is: a pattern of a pull is given by any.
+        // Any symbol is allowed: pull patterns are inputs without a question mark.
         Value::Symbol(name) => Ok(Binding::Var(name.clone())),
         Value::Vector(items) | Value::List(items) => match &items[..] {
-            [] => wrong("a binding is not empty"),
+            [] => invalid_query("a binding must not be empty"),
             [item, Value::Symbol(dots)] if dots.as_str() == "..." => {
                 Ok(Binding::Each(Box::new(binding(item)?)))
             }
@@ -294,27 +319,29 @@ fn binding(value: &Value) -> Result<Binding> {
                 items.iter().map(binding).collect::<Result<_>>()?,
             )),
         },
-        other => wrong(format!("{other} gives no variable a value")),
+        other => invalid_query(format!("{other} is not a binding: it has no variable")),
     }
 }
 
-fn count(value: Option<&Value>, name: &str) -> Result<Option<Count>> {
+fn count(value: Option<&Value>, name: &str) -> Result<Option<RowCount>> {
     let Some(value) = value.map(single) else {
         return Ok(None);
     };
     match value {
         Value::Nil => Ok(None),
-        Value::Long(number) if name == "offset" && *number < 0 => wrong(":offset is not negative"),
-        Value::Long(0) if name == "limit" => {
-            wrong(":limit is a positive number, or a negative one for none")
+        Value::Long(number) if name == "offset" && *number < 0 => {
+            invalid_query(":offset must not be negative")
         }
-        Value::Long(number) => Ok(Some(Count::Number(*number))),
-        Value::Symbol(var) if is_var(var) => Ok(Some(Count::Var(var.clone()))),
-        other => wrong(format!(":{name} is a number, and {other} is none")),
+        Value::Long(0) if name == "limit" => {
+            invalid_query(":limit must be a positive number, or negative for no limit")
+        }
+        Value::Long(number) => Ok(Some(RowCount::Number(*number))),
+        Value::Symbol(var) if is_var(var) => Ok(Some(RowCount::Var(var.clone()))),
+        other => invalid_query(format!(":{name} takes a number; {other} is not")),
     }
 }
 
-fn order(value: &Value, find: &Find) -> Result<Vec<(usize, bool)>> {
+fn order(value: &Value, find: &FindSpec) -> Result<Vec<(usize, bool)>> {
     let alone;
     let items = if let Some([Value::Vector(items)]) = value.as_sequence() {
         items
@@ -331,11 +358,19 @@ fn order(value: &Value, find: &Find) -> Result<Vec<(usize, bool)>> {
                 let up = match direction.as_str() {
                     "asc" => true,
                     "desc" => false,
-                    _ => return wrong(format!("{item} is no direction: there are :asc and :desc")),
+                    _ => {
+                        return invalid_query(format!(
+                            "{item} is not a direction; directions are :asc and :desc"
+                        ));
+                    }
                 };
                 match order.last_mut() {
                     Some((_, own)) => *own = up,
-                    None => return wrong(":order-by names what, then the direction"),
+                    None => {
+                        return invalid_query(
+                            ":order-by takes a variable or column, then its direction",
+                        );
+                    }
                 }
             }
             item => {
@@ -349,10 +384,10 @@ fn order(value: &Value, find: &Find) -> Result<Vec<(usize, bool)>> {
                     }
                 };
                 let Some(column) = column else {
-                    return wrong(format!(":order-by {item} is not among what is found"));
+                    return invalid_query(format!(":order-by {item} is not in :find"));
                 };
                 if order.iter().any(|(known, _)| *known == column) {
-                    return wrong(format!(":order-by names {item} twice"));
+                    return invalid_query(format!(":order-by has {item} twice"));
                 }
                 order.push((column, true));
             }
@@ -361,75 +396,75 @@ fn order(value: &Value, find: &Find) -> Result<Vec<(usize, bool)>> {
     Ok(order)
 }
 
-fn having(value: &Value) -> Result<Having> {
+fn having(value: &Value) -> Result<HavingCondition> {
     let inner = match value {
         Value::Vector(items) if items.len() == 1 => &items[0],
         value => value,
     };
     let Some([Value::Symbol(function), arguments @ ..]) = inner.as_sequence() else {
-        return wrong(format!("{value} is no condition on what is found"));
+        return invalid_query(format!("{value} is not a :having condition"));
     };
-    Ok(Having {
+    Ok(HavingCondition {
         function: function.clone(),
         arguments: arguments.iter().map(element).collect::<Result<_>>()?,
     })
 }
 
-/// Understands a clause; `source` is the one that is meant where none is named.
-pub(crate) fn clause(value: &Value, source: &Name) -> Result<Clause> {
+/// Parses a clause; `source` is the default source.
+pub(crate) fn clause(value: &Value, source: &Name) -> Result<DatalogClause> {
     match value {
         Value::List(items) => list_clause(value, items, source),
         Value::Vector(items) => vector_clause(value, items, source),
-        other => wrong(format!("{other} is no clause")),
+        other => invalid_query(format!("{other} is not a clause")),
     }
 }
 
-fn clauses(values: &[Value], source: &Name) -> Result<Vec<Clause>> {
+fn clauses(values: &[Value], source: &Name) -> Result<Vec<DatalogClause>> {
     values.iter().map(|value| clause(value, source)).collect()
 }
 
-fn vector_clause(value: &Value, items: &[Value], source: &Name) -> Result<Clause> {
+fn vector_clause(value: &Value, items: &[Value], source: &Name) -> Result<DatalogClause> {
     match items {
-        [Value::List(_)] => Ok(Clause::Predicate(call(&items[0])?)),
-        [Value::List(_), to] => Ok(Clause::Function(call(&items[0])?, binding(to)?)),
+        [Value::List(_)] => Ok(DatalogClause::Predicate(call(&items[0])?)),
+        [Value::List(_), to] => Ok(DatalogClause::Function(call(&items[0])?, binding(to)?)),
         _ => {
             let (source, terms) = match items {
                 [Value::Symbol(name), rest @ ..] if is_source(name) => (name.clone(), rest),
                 items => (source.clone(), items),
             };
             if terms.is_empty() {
-                return wrong(format!(
-                    "{value} is no pattern: it has an entity, an attribute and a value"
+                return invalid_query(format!(
+                    "{value} is not a pattern; a pattern has an entity, an attribute and a value"
                 ));
             }
             let terms = terms.iter().map(term).collect::<Result<Vec<_>>>()?;
-            Ok(Clause::Pattern(Pattern { source, terms }))
+            Ok(DatalogClause::Pattern(DatomPattern { source, terms }))
         }
     }
 }
 
-fn term(value: &Value) -> Result<Term> {
+fn term(value: &Value) -> Result<PatternTerm> {
     Ok(match value {
-        Value::Symbol(name) if name.as_str() == "_" => Term::Blank,
-        Value::Symbol(name) if is_var(name) => Term::Var(name.clone()),
+        Value::Symbol(name) if name.as_str() == "_" => PatternTerm::Blank,
+        Value::Symbol(name) if is_var(name) => PatternTerm::Var(name.clone()),
         Value::Symbol(name) => {
-            return wrong(format!("{name} is neither a variable, a constant nor _"));
+            return invalid_query(format!("{name} is not a variable, a constant or _"));
         }
-        other => Term::Constant(other.clone()),
+        other => PatternTerm::Constant(other.clone()),
     })
 }
 
-fn list_clause(value: &Value, items: &[Value], source: &Name) -> Result<Clause> {
+fn list_clause(value: &Value, items: &[Value], source: &Name) -> Result<DatalogClause> {
     let (source, items) = match items {
         [Value::Symbol(name), rest @ ..] if is_source(name) => (name.clone(), rest),
         items => (source.clone(), items),
     };
     let Some((Value::Symbol(name), arguments)) = items.split_first() else {
-        return wrong(format!("{value} is no clause"));
+        return invalid_query(format!("{value} is not a clause"));
     };
     let vars = |value: Option<&Value>| -> Result<Vec<Var>> {
         let Some(vars) = value.and_then(Value::as_sequence) else {
-            return wrong(format!("{name} is followed by a vector of variables"));
+            return invalid_query(format!("{name} takes a vector of variables first"));
         };
         vars.iter().map(var).collect()
     };
@@ -445,12 +480,14 @@ fn list_clause(value: &Value, items: &[Value], source: &Name) -> Result<Clause> 
                 (None, arguments)
             };
             if rest.is_empty() {
-                return wrong(format!("{name} is followed by what must not hold"));
+                return invalid_query(format!("{name} has no clauses"));
             }
             if vars.as_ref().is_some_and(Vec::is_empty) {
-                return wrong("not-join names the variables that it shares with what is around it");
+                return invalid_query(
+                    "not-join must name the variables that it shares with the other clauses",
+                );
             }
-            Ok(Clause::Not(Not {
+            Ok(DatalogClause::Not(NotClause {
                 vars,
                 clauses: clauses(rest, &source)?,
             }))
@@ -460,7 +497,7 @@ fn list_clause(value: &Value, items: &[Value], source: &Name) -> Result<Clause> 
             let (required, vars, rest) = if joined {
                 let Some([first, rest @ ..]) = arguments.first().and_then(Value::as_sequence)
                 else {
-                    return wrong("or-join is followed by a vector of variables");
+                    return invalid_query("or-join takes a vector of variables first");
                 };
                 let (required, free) = match first {
                     Value::Vector(required) | Value::List(required) => {
@@ -470,14 +507,14 @@ fn list_clause(value: &Value, items: &[Value], source: &Name) -> Result<Clause> 
                 };
                 let mut all = required.clone();
                 for value in free {
-                    add(&mut all, &var(value)?);
+                    push_unique(&mut all, &var(value)?);
                 }
                 (required, Some(all), &arguments[1..])
             } else {
                 (Vec::new(), None, arguments)
             };
             if rest.is_empty() {
-                return wrong(format!("{name} is followed by what may hold"));
+                return invalid_query(format!("{name} has no branches"));
             }
             let branches = rest
                 .iter()
@@ -488,18 +525,20 @@ fn list_clause(value: &Value, items: &[Value], source: &Name) -> Result<Clause> 
                     _ => Ok(vec![clause(branch, &source)?]),
                 })
                 .collect::<Result<Vec<_>>>()?;
-            Ok(Clause::Or(Or {
+            Ok(DatalogClause::Or(OrClause {
                 required,
                 vars,
                 branches,
             }))
         }
-        "and" => wrong("and stands within or: elsewhere clauses hold together anyway"),
+        "and" => {
+            invalid_query("and is allowed only within or; other clauses are combined without it")
+        }
         _ => {
             if arguments.is_empty() {
-                return wrong(format!("the rule {name} is called with arguments"));
+                return invalid_query(format!("the call of the rule {name} has no arguments"));
             }
-            Ok(Clause::Rule(RuleCall {
+            Ok(DatalogClause::Rule(RuleCall {
                 source,
                 name: name.clone(),
                 arguments: arguments.iter().map(term).collect::<Result<_>>()?,
@@ -508,46 +547,46 @@ fn list_clause(value: &Value, items: &[Value], source: &Name) -> Result<Clause> 
     }
 }
 
-fn call(value: &Value) -> Result<Call> {
+fn call(value: &Value) -> Result<FunctionCall> {
     let Some([function, arguments @ ..]) = value.as_sequence() else {
-        return wrong(format!("{value} calls nothing"));
+        return invalid_query(format!("{value} is not a call: it is empty"));
     };
     let Value::Symbol(function) = function else {
-        return wrong(format!("{function} is no function's name"));
+        return invalid_query(format!("{function} is not the name of a function"));
     };
-    // What is said of documents is written in lists as well.
+    // Conditions on documents also use lists, which are no calls.
     let arguments = if function.as_str() == "idoc-match" {
         arguments.iter().map(form).collect()
     } else {
         arguments.iter().map(argument).collect::<Result<_>>()?
     };
-    Ok(Call {
+    Ok(FunctionCall {
         function: function.clone(),
         arguments,
     })
 }
 
-fn form(value: &Value) -> Argument {
+fn form(value: &Value) -> CallArgument {
     match value {
-        Value::Symbol(name) if is_var(name) => Argument::Var(name.clone()),
-        Value::Symbol(name) if is_source(name) => Argument::Source(name.clone()),
-        other => Argument::Form(other.clone()),
+        Value::Symbol(name) if is_var(name) => CallArgument::Var(name.clone()),
+        Value::Symbol(name) if is_source(name) => CallArgument::Source(name.clone()),
+        other => CallArgument::Form(other.clone()),
     }
 }
 
-fn argument(value: &Value) -> Result<Argument> {
+fn argument(value: &Value) -> Result<CallArgument> {
     Ok(match value {
-        Value::Symbol(name) if is_var(name) => Argument::Var(name.clone()),
-        Value::Symbol(name) if is_source(name) => Argument::Source(name.clone()),
+        Value::Symbol(name) if is_var(name) => CallArgument::Var(name.clone()),
+        Value::Symbol(name) if is_source(name) => CallArgument::Source(name.clone()),
         Value::List(items) if matches!(items.first(), Some(Value::Symbol(_))) => {
-            Argument::Call(call(value)?)
+            CallArgument::Call(call(value)?)
         }
-        other => Argument::Constant(other.clone()),
+        other => CallArgument::Constant(other.clone()),
     })
 }
 
-/// Understands rules: a vector of branches, each a head and its clauses.
-pub(crate) fn rules(given: &Value) -> Result<Rules> {
+/// Parses rules: a vector of branches, each a head and its clauses.
+pub(crate) fn rules(given: &Value) -> Result<RuleSet> {
     let read;
     let given = match given {
         Value::String(text) => {
@@ -557,18 +596,18 @@ pub(crate) fn rules(given: &Value) -> Result<Rules> {
         other => other,
     };
     let Some(branches) = given.as_sequence() else {
-        return wrong("rules are a vector of branches");
+        return invalid_query("rules must be a vector of branches");
     };
-    let mut rules: HashMap<Name, Rule> = HashMap::new();
+    let mut rules: HashMap<Name, DatalogRule> = HashMap::new();
     for value in branches {
         let Some([head, body @ ..]) = value.as_sequence() else {
-            return wrong(format!(
-                "{value} is no branch of a rule: it has a head and clauses"
+            return invalid_query(format!(
+                "{value} is not a branch of a rule; a branch has a head and clauses"
             ));
         };
         let Some([Value::Symbol(name), arguments @ ..]) = head.as_sequence() else {
-            return wrong(format!(
-                "{head} is no head of a rule: it has a name and variables"
+            return invalid_query(format!(
+                "{head} is not the head of a rule; a head has a name and variables"
             ));
         };
         let (required, free) = match arguments {
@@ -582,36 +621,36 @@ pub(crate) fn rules(given: &Value) -> Result<Rules> {
             .collect::<Result<_>>()?;
         let distinct: std::collections::HashSet<_> = head.iter().collect();
         if head.is_empty() || distinct.len() < head.len() {
-            return wrong(format!(
-                "the head of the rule {name} has variables, each once"
+            return invalid_query(format!(
+                "the head of the rule {name} takes variables, each once"
             ));
         }
         if body.is_empty() {
-            return wrong(format!("a branch of the rule {name} has no clauses"));
+            return invalid_query(format!("a branch of the rule {name} has no clauses"));
         }
-        let branch = Branch {
+        let branch = RuleBranch {
             clauses: clauses(body, &default_source())?,
             head,
         };
         check_branches(&branch.clauses, &branch.head)?;
-        let rule = rules.entry(name.clone()).or_insert_with(|| Rule {
+        let rule = rules.entry(name.clone()).or_insert_with(|| DatalogRule {
             name: name.clone(),
             arity: branch.head.len(),
             required: required.len(),
             branches: Vec::new(),
-            wants: (0..branch.head.len())
+            must_be_bound: (0..branch.head.len())
                 .map(|at| at < required.len())
                 .collect(),
-            together: Arc::default(),
+            recursion_group: Arc::default(),
         });
         if rule.arity != branch.head.len() {
-            return wrong(format!(
+            return invalid_query(format!(
                 "the branches of the rule {name} have different numbers of arguments"
             ));
         }
         rule.branches.push(branch);
     }
-    Ok(Rules(
+    Ok(RuleSet(
         rules
             .into_iter()
             .map(|(name, rule)| (name, Arc::new(rule)))
@@ -619,13 +658,13 @@ pub(crate) fn rules(given: &Value) -> Result<Rules> {
     ))
 }
 
-/// Every branch of an `or` gives values to the same variables, beside those that have one.
-fn check_branches(clauses: &[Clause], known: &[Var]) -> Result<()> {
+/// Checks that all branches of an `or` bind the same variables, except for those that are bound already.
+fn check_branches(clauses: &[DatalogClause], known: &[Var]) -> Result<()> {
     for clause in clauses {
         match clause {
-            Clause::Not(not) => check_branches(&not.clauses, known)?,
-            Clause::Or(or) => {
-                let of = |branch: &Vec<Clause>| {
+            DatalogClause::Not(not) => check_branches(&not.clauses, known)?,
+            DatalogClause::Or(or) => {
+                let of = |branch: &Vec<DatalogClause>| {
                     let mut vars = Vec::new();
                     for clause in branch {
                         clause.vars(&mut vars);
@@ -637,8 +676,8 @@ fn check_branches(clauses: &[Clause], known: &[Var]) -> Result<()> {
                 let first = of(&or.branches[0]);
                 if or.vars.is_none() && or.branches.iter().any(|branch| of(branch) != first) {
                     let or = super::show::clause(clause);
-                    return wrong(format!(
-                        "the branches of {or} must have the same variables; name those that are shared with or-join"
+                    return invalid_query(format!(
+                        "the branches of {or} must have the same variables; name the shared ones with or-join"
                     ));
                 }
                 for branch in &or.branches {
@@ -651,15 +690,15 @@ fn check_branches(clauses: &[Clause], known: &[Var]) -> Result<()> {
     Ok(())
 }
 
-/// What is found must come from somewhere.
-fn check(query: &Query) -> Result<()> {
+/// Checks that every variable and source of a query is defined.
+fn check(query: &ParsedQuery) -> Result<()> {
     let mut known = Vec::new();
     for input in &query.inputs {
-        if let Input::Binding(binding) = input {
+        if let QueryInput::Binding(binding) = input {
             let mut own = Vec::new();
             binding.vars(&mut own);
             if let Some(var) = own.iter().find(|var| known.contains(*var)) {
-                return wrong(format!("{var} is given twice in :in"));
+                return invalid_query(format!("{var} is twice in :in"));
             }
             known.append(&mut own);
         }
@@ -673,27 +712,30 @@ fn check(query: &Query) -> Result<()> {
         element_vars(element, &mut wanted);
     }
     for var in &query.with {
-        if wanted.contains(var) && query.find.elements().contains(&Element::Var(var.clone())) {
-            return wrong(format!(":with names {var}, which is found anyway"));
+        if wanted.contains(var)
+            && query
+                .find
+                .elements()
+                .contains(&FindElement::Var(var.clone()))
+        {
+            return invalid_query(format!(":with has {var}, which is in :find already"));
         }
     }
     wanted.extend(query.with.iter().cloned());
     for var in &wanted {
         if !known.contains(var) {
-            return wrong(format!(
-                "{var} is to be found, and no clause or input has it"
-            ));
+            return invalid_query(format!("{var} is in :find, but no clause or input has it"));
         }
     }
     let sources = query.inputs.iter().filter_map(|input| match input {
-        Input::Source(name) => Some(name),
+        QueryInput::Source(name) => Some(name),
         _ => None,
     });
     let sources: Vec<&Name> = sources.collect();
     for source in query.clauses.iter().flat_map(clause_sources) {
         if !sources.contains(&&source) {
-            return wrong(format!(
-                "the source {source} is not among the inputs: name it in :in"
+            return invalid_query(format!(
+                "the source {source} is not an input; name it in :in"
             ));
         }
     }
@@ -701,33 +743,33 @@ fn check(query: &Query) -> Result<()> {
     query
         .clauses
         .iter()
-        .for_each(|clause| clause.calls(&mut called));
+        .for_each(|clause| clause.called_rules(&mut called));
     let has_rules = query
         .inputs
         .iter()
-        .any(|input| matches!(input, Input::Rules));
+        .any(|input| matches!(input, QueryInput::Rules));
     if let Some(name) = called.first().filter(|_| !has_rules) {
-        return wrong(format!(
-            "the rule {name} is called, and no rules are given: name % in :in"
+        return invalid_query(format!(
+            "the rule {name} is called without rules; name % in :in and pass the rules as an input"
         ));
     }
     Ok(())
 }
 
-fn clause_sources(clause: &Clause) -> Vec<Name> {
+fn clause_sources(clause: &DatalogClause) -> Vec<Name> {
     match clause {
-        Clause::Pattern(pattern) => vec![pattern.source.clone()],
-        Clause::Rule(call) => vec![call.source.clone()],
-        Clause::Not(not) => not.clauses.iter().flat_map(clause_sources).collect(),
-        Clause::Or(or) => or
+        DatalogClause::Pattern(pattern) => vec![pattern.source.clone()],
+        DatalogClause::Rule(call) => vec![call.source.clone()],
+        DatalogClause::Not(not) => not.clauses.iter().flat_map(clause_sources).collect(),
+        DatalogClause::Or(or) => or
             .branches
             .iter()
             .flatten()
             .flat_map(clause_sources)
             .collect(),
-        Clause::Predicate(call) | Clause::Function(call, _) => {
+        DatalogClause::Predicate(call) | DatalogClause::Function(call, _) => {
             let named = call.arguments.iter().filter_map(|argument| match argument {
-                Argument::Source(name) => Some(name.clone()),
+                CallArgument::Source(name) => Some(name.clone()),
                 _ => None,
             });
             named.collect()
@@ -735,26 +777,26 @@ fn clause_sources(clause: &Clause) -> Vec<Name> {
     }
 }
 
-pub(crate) fn element_vars(element: &Element, into: &mut Vec<Var>) {
+pub(crate) fn element_vars(element: &FindElement, into: &mut Vec<Var>) {
     match element {
-        Element::Var(var) => add(into, var),
-        Element::Pull { var, pattern, .. } => {
-            add(into, var);
-            if let PullPattern::Given(given) = pattern
+        FindElement::Var(var) => push_unique(into, var),
+        FindElement::Pull { var, pattern, .. } => {
+            push_unique(into, var);
+            if let PullPattern::Input(given) = pattern
                 && is_var(given)
             {
-                add(into, given);
+                push_unique(into, given);
             }
         }
-        Element::Aggregate(aggregate) => {
+        FindElement::Aggregate(aggregate) => {
             for argument in &aggregate.arguments {
-                if let Argument::Var(var) = argument {
-                    add(into, var);
+                if let CallArgument::Var(var) = argument {
+                    push_unique(into, var);
                 }
             }
-            add(into, &aggregate.var);
+            push_unique(into, &aggregate.var);
         }
-        Element::Arithmetic(_, parts) => parts.iter().for_each(|part| element_vars(part, into)),
-        Element::Constant(_) => {}
+        FindElement::Arithmetic(_, parts) => parts.iter().for_each(|part| element_vars(part, into)),
+        FindElement::Constant(_) => {}
     }
 }

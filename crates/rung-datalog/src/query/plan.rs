@@ -1,59 +1,59 @@
-//! In which order clauses are made to hold: the one that takes the fewest steps, as far as can be told beforehand.
+//! Query planning: finds the order of clauses with the lowest estimated cost.
 //!
-//! What a clause finds is counted where it is little and reckoned from samples where it is much; what it finds for the rows of
-//! another is tried on a few of those. Orders are compared by dynamic programming over sets of clauses. A plan is followed as long
-//! as there are about as many rows as it expects.
+//! The matches of a clause are counted if they are few and estimated from samples if they are many; the matches for the rows of
+//! another clause are estimated from a sample of these rows. Orders are compared by dynamic programming over sets of clauses. A
+//! plan is followed as long as the number of rows is close to its estimate.
 
 use std::collections::VecDeque;
 
-use super::ast::{Clause, Term, Var};
-use super::pattern::Scan;
+use super::ast::{DatalogClause, PatternTerm, Var};
+use super::pattern::PatternScan;
 use super::relation::Relation;
-use super::solve::{Context, Source, equality};
+use super::solve::{FactSource, QueryContext, equality};
 use crate::Result;
 
-/// Clauses whose orders are all compared. Of more, the next best is taken each time.
-const COMPARED: usize = 10;
-/// Rows of a clause on which others are tried.
-const SAMPLE: usize = 16;
-/// Steps of a scan that a look-up costs.
-const SEEK: f64 = 16.0;
-/// Steps that it costs to look up what a scan finds among the rows.
-const PROBE: f64 = 2.0;
-/// A plan is left when there are so many times more rows, or fewer, than it expects.
-const WRONG: usize = 8;
-/// Fewer rows than these are not worth a second thought.
-const FEW: usize = 64;
-/// What a rule is taken to find for a row when some of what it is called with is known, and when nothing is.
+/// Clauses whose orders are all compared, at most. For more, the cheapest next clause is chosen each time.
+const MAX_COMPARED_CLAUSES: usize = 10;
+/// Sampled rows of a clause.
+const SAMPLE_ROWS: usize = 16;
+/// Cost of a lookup in steps of a scan.
+const SEEK_COST: f64 = 16.0;
+/// Cost of looking up a scanned fact among the rows.
+const PROBE_COST: f64 = 2.0;
+/// Factor by which the number of rows may differ from the estimate before the plan is dropped.
+const MAX_ESTIMATE_ERROR: usize = 8;
+/// Rows up to which a plan is never dropped.
+const MIN_CHECKED_ROWS: usize = 64;
+/// Estimated answers of a rule for a row if some of its arguments are bound, and if none is.
 const RULE_ROWS: (f64, f64) = (100.0, 1e6);
 
-/// Clauses in their order.
+/// An order of clauses with estimated rows.
 #[derive(Debug, Default)]
-pub(crate) struct Plan<'c> {
-    steps: VecDeque<Planned<'c>>,
-    /// Rows that there should be by now.
+pub(crate) struct QueryPlan<'c> {
+    steps: VecDeque<PlannedClause<'c>>,
+    /// The estimated number of rows after the last clause.
     expected: Option<usize>,
-    /// The clauses that were taken from it, and how many rows there were after each.
-    done: Vec<(&'c Clause, usize)>,
-    /// Of how many of them the rows are known.
+    /// The evaluated clauses, and the number of rows after each.
+    done: Vec<(&'c DatalogClause, usize)>,
+    /// The number of evaluated clauses whose rows are counted.
     counted: usize,
-    /// Whether it was found wrong on the way.
+    /// Whether an estimate was wrong.
     is_wrong: bool,
 }
 
 #[derive(Debug)]
-struct Planned<'c> {
-    clause: &'c Clause,
-    /// Rows that there should be after it.
+struct PlannedClause<'c> {
+    clause: &'c DatalogClause,
+    /// The estimated number of rows after the clause.
     rows: Option<usize>,
 }
 
-impl<'c> Plan<'c> {
-    /// A plan that was followed before: places of clauses, and how many rows there were after each.
-    pub(crate) fn known(clauses: &'c [Clause], order: &[(usize, usize)]) -> Self {
+impl<'c> QueryPlan<'c> {
+    /// Creates a plan from an earlier order: positions of clauses, and the number of rows after each.
+    pub(crate) fn from_order(clauses: &'c [DatalogClause], order: &[(usize, usize)]) -> Self {
         let planned = |(at, rows): &(usize, usize)| {
             let clause = clauses.get(*at)?;
-            Some(Planned {
+            Some(PlannedClause {
                 clause,
                 rows: Some(*rows),
             })
@@ -64,22 +64,22 @@ impl<'c> Plan<'c> {
         }
     }
 
-    fn of(steps: impl IntoIterator<Item = Planned<'c>>) -> Self {
+    fn from_steps(steps: impl IntoIterator<Item = PlannedClause<'c>>) -> Self {
         Self {
             steps: steps.into_iter().collect(),
             ..Self::default()
         }
     }
 
-    /// Whether it says what comes next, now that there are so many rows: about as many as it expects.
-    pub(crate) fn holds(&mut self, rows: usize) -> bool {
+    /// Returns true if the plan has a next clause and the number of rows is close to its estimate.
+    pub(crate) fn is_on_track(&mut self, rows: usize) -> bool {
         let known = std::mem::replace(&mut self.counted, self.done.len());
         for (_, after) in &mut self.done[known..] {
             *after = rows;
         }
         if let Some(expected) = self.expected {
             let (less, more) = (rows.min(expected), rows.max(expected));
-            if more > FEW && more > less.saturating_mul(WRONG) {
+            if more > MIN_CHECKED_ROWS && more > less.saturating_mul(MAX_ESTIMATE_ERROR) {
                 self.is_wrong = true;
                 return false;
             }
@@ -87,34 +87,35 @@ impl<'c> Plan<'c> {
         !self.steps.is_empty()
     }
 
-    /// Goes on in another order.
-    pub(crate) fn turn_to(&mut self, other: Self) {
+    /// Continues with another order.
+    pub(crate) fn replace_order(&mut self, other: Self) {
         self.steps = other.steps;
         self.expected = None;
     }
 
-    /// The order that was followed, as places among clauses; nothing where it was found wrong on the way.
-    pub(crate) fn came_true(&self, clauses: &[Clause]) -> Vec<(usize, usize)> {
+    /// Returns the evaluated order as positions of clauses. Empty if an estimate was wrong.
+    pub(crate) fn confirmed_order(&self, clauses: &[DatalogClause]) -> Vec<(usize, usize)> {
         if self.is_wrong {
             return Vec::new();
         }
-        let place = |clause: &Clause| clauses.iter().position(|own| std::ptr::eq(own, clause));
-        let placed = |(clause, rows): &(&Clause, usize)| Some((place(clause)?, *rows));
+        let place =
+            |clause: &DatalogClause| clauses.iter().position(|own| std::ptr::eq(own, clause));
+        let placed = |(clause, rows): &(&DatalogClause, usize)| Some((place(clause)?, *rows));
         self.done.iter().filter_map(placed).collect()
     }
 
-    /// The next clause, and how many rows there should be after it.
-    pub(crate) fn next(&mut self) -> Option<(&'c Clause, Option<usize>)> {
+    /// Returns the next clause, and the estimated number of rows after it.
+    pub(crate) fn next(&mut self) -> Option<(&'c DatalogClause, Option<usize>)> {
         let next = self.steps.pop_front()?;
         self.expected = next.rows;
         self.done.push((next.clause, 0));
         Some((next.clause, next.rows))
     }
 
-    /// Leaves out clauses that were done together with the last one. How many rows there should be after all of them.
-    pub(crate) fn leave_out(&mut self, done: &[&Clause]) -> Option<usize> {
+    /// Skips clauses that were evaluated together with the last one. Returns the estimated number of rows after all of them.
+    pub(crate) fn skip_done(&mut self, done: &[&DatalogClause]) -> Option<usize> {
         let is_done =
-            |planned: &Planned<'_>| done.iter().any(|own| std::ptr::eq(*own, planned.clause));
+            |planned: &PlannedClause<'_>| done.iter().any(|own| std::ptr::eq(*own, planned.clause));
         let mut together = self.expected;
         let mut is_next = true;
         for planned in &self.steps {
@@ -131,78 +132,85 @@ impl<'c> Plan<'c> {
     }
 }
 
-/// Variables of a query, by their places among those that its clauses have.
-type Vars = u64;
+/// A set of variables, as bits of their positions among the variables of the clauses.
+type VarSet = u64;
 
-/// A clause that brings rows.
+/// A clause that can add rows.
 struct Node<'c, 't> {
-    clause: &'c Clause,
-    vars: Vars,
-    /// Variables that must have values before.
-    wants: Vars,
-    /// What it finds by itself.
+    clause: &'c DatalogClause,
+    vars: VarSet,
+    /// Variables that must be bound before.
+    wants: VarSet,
+    /// The estimated number of matches of the clause alone.
     size: f64,
-    /// Steps that a scan of all that it may match takes.
+    /// Steps of a scan of all facts that may match.
     scan: f64,
-    /// Some of what it finds.
+    /// A sample of the matches.
     sample: Option<Relation<'t>>,
 }
 
-/// What is known of a set of clauses that were done.
+/// The cheapest known order of a set of clauses.
 #[derive(Clone, Copy)]
-struct Best {
+struct PartialPlan {
     steps: f64,
     rows: f64,
-    /// The clause that was done last.
+    /// The last clause of the order.
     last: usize,
 }
 
-/// What is compared.
+/// The input and the intermediate results of planning.
 struct Planner<'p, 'q, 'c, 't> {
-    context: &'p Context<'q, 't>,
-    conditions: &'p [&'c Clause],
+    context: &'p QueryContext<'q, 't>,
+    conditions: &'p [&'c DatalogClause],
     nodes: Vec<Node<'c, 't>>,
-    /// Variables that have the same value in all rows, and those that have one in each.
-    given: Vars,
-    start: Vars,
-    /// Some of the rows that there are, where there are several.
+    /// `given`: variables with the same value in all rows. `start`: all variables that the rows bind.
+    given: VarSet,
+    start: VarSet,
+    /// A sample of the rows, if there is not exactly one.
     rows: Option<Relation<'t>>,
-    /// What functions need, and what they give.
-    functions: Vec<(Vars, Vars)>,
-    /// What a clause finds for a row of another, or of the rows that there are; as far as it was asked for.
+    /// The variables that functions need, and those that they bind.
+    functions: Vec<(VarSet, VarSet)>,
+    /// Cached estimates of the matches of a clause for a row of another clause, or for one of the current rows.
     links: Vec<Option<f64>>,
 }
 
-impl<'t> Context<'_, 't> {
-    /// The order for clauses, beginning with the rows that there are.
+impl<'t> QueryContext<'_, 't> {
+    /// Plans the order of clauses, beginning with the current rows.
     pub(crate) fn plan<'c>(
         &self,
-        todo: &[&'c Clause],
+        todo: &[&'c DatalogClause],
         relation: &Relation<'t>,
-    ) -> Result<Plan<'c>> {
-        let brings: Vec<&'c Clause> = todo
+    ) -> Result<QueryPlan<'c>> {
+        let brings: Vec<&'c DatalogClause> = todo
             .iter()
             .copied()
             .filter(|clause| match clause {
-                Clause::Pattern(_) | Clause::Rule(_) | Clause::Or(_) => true,
-                Clause::Predicate(_) | Clause::Function(..) | Clause::Not(_) => false,
+                DatalogClause::Pattern(_) | DatalogClause::Rule(_) | DatalogClause::Or(_) => true,
+                DatalogClause::Predicate(_)
+                | DatalogClause::Function(..)
+                | DatalogClause::Not(_) => false,
             })
             .collect();
-        // Nothing is to be compared.
+        // A single clause needs no comparison.
         if let [clause] = brings[..] {
             let possible = self.is_possible(clause, todo, relation);
-            return Ok(Plan::of(possible.then_some(Planned { clause, rows: None })));
+            return Ok(QueryPlan::from_steps(
+                possible.then_some(PlannedClause { clause, rows: None }),
+            ));
         }
         let mut names: Vec<Var> = relation.vars.clone();
         for clause in todo {
             clause.vars(&mut names);
         }
-        if names.len().max(brings.len()) > Vars::BITS as usize {
-            // Others may wait for what was given.
-            let (given, others): (Vec<&'c Clause>, Vec<_>) =
-                brings.into_iter().partition(|clause| self.is_given(clause));
+        if names.len().max(brings.len()) > VarSet::BITS as usize {
+            // Other clauses may need the variables that input tuples bind.
+            let (given, others): (Vec<&'c DatalogClause>, Vec<_>) = brings
+                .into_iter()
+                .partition(|clause| self.matches_input_tuples(clause));
             let steps = given.into_iter().chain(others);
-            return Ok(Plan::of(steps.map(|clause| Planned { clause, rows: None })));
+            return Ok(QueryPlan::from_steps(
+                steps.map(|clause| PlannedClause { clause, rows: None }),
+            ));
         }
         let mut planner = Planner::new(self, todo, &brings, &names, relation)?;
         let order = planner.order(relation.len())?;
@@ -211,52 +219,59 @@ impl<'t> Context<'_, 't> {
             clippy::cast_sign_loss,
             reason = "a number of rows, reckoned"
         )]
-        let steps = order.into_iter().map(|(at, rows)| Planned {
+        let steps = order.into_iter().map(|(at, rows)| PlannedClause {
             clause: planner.nodes[at].clause,
             rows: Some(rows.ceil() as usize),
         });
-        Ok(Plan::of(steps))
+        Ok(QueryPlan::from_steps(steps))
     }
 
-    /// Whether everything has a value that must have one before a clause.
+    /// Returns true if all variables that a clause requires are bound.
     pub(crate) fn is_possible(
         &self,
-        clause: &Clause,
-        todo: &[&Clause],
+        clause: &DatalogClause,
+        todo: &[&DatalogClause],
         relation: &Relation<'t>,
     ) -> bool {
-        let wanted = self.wanted_by(clause, todo);
+        let wanted = self.required_vars(clause, todo);
         wanted.iter().all(|var| relation.column(var).is_some())
     }
 
-    /// The variables that must have values before a clause, while others are to be done as well.
-    fn wanted_by(&self, clause: &Clause, todo: &[&Clause]) -> Vec<Var> {
-        let mut wanted = self.rules.wanted_by(clause);
-        self.add_named(clause, todo, &mut wanted);
+    /// Returns the variables that must be bound before a clause, given the other remaining clauses.
+    fn required_vars(&self, clause: &DatalogClause, todo: &[&DatalogClause]) -> Vec<Var> {
+        let mut wanted = self.rules.required_vars(clause);
+        self.add_named_entities(clause, todo, &mut wanted);
         wanted
     }
 
-    /// What a clause finds for a row, on average over some.
-    fn fan_out(&self, clause: &Clause, rows: &Relation<'t>, conditions: &[&Clause]) -> Result<f64> {
+    /// Returns the average number of matches of a clause for one of the sample rows.
+    fn fan_out(
+        &self,
+        clause: &DatalogClause,
+        rows: &Relation<'t>,
+        conditions: &[&DatalogClause],
+    ) -> Result<f64> {
         Ok(match clause {
-            Clause::Pattern(pattern) => match self.source(&pattern.source)? {
-                Source::Db(moment) => match Scan::new(moment, pattern, rows, conditions)? {
-                    Some(scan) => scan.fan_out(rows)?,
-                    None => 0.0,
-                },
-                Source::Rows(given) => {
+            DatalogClause::Pattern(pattern) => match self.source(&pattern.source)? {
+                FactSource::Db(moment) => {
+                    match PatternScan::new(moment, pattern, rows, conditions)? {
+                        Some(scan) => scan.fan_out(rows)?,
+                        None => 0.0,
+                    }
+                }
+                FactSource::Rows(given) => {
                     let mut vars = Vec::new();
                     clause.vars(&mut vars);
                     let shares = vars.iter().any(|var| rows.column(var).is_some());
                     if shares { 1.0 } else { float(given.rows.len()) }
                 }
             },
-            Clause::Or(or) => {
+            DatalogClause::Or(or) => {
                 let mut all = 0.0;
                 for branch in &or.branches {
                     let mut least = f64::INFINITY;
                     for clause in branch {
-                        if matches!(clause, Clause::Pattern(_) | Clause::Or(_)) {
+                        if matches!(clause, DatalogClause::Pattern(_) | DatalogClause::Or(_)) {
                             least = least.min(self.fan_out(clause, rows, &[])?);
                         }
                     }
@@ -264,11 +279,11 @@ impl<'t> Context<'_, 't> {
                 }
                 all
             }
-            Clause::Rule(call) => {
-                let is_known = |term: &&Term| match term {
-                    Term::Constant(_) => true,
-                    Term::Var(var) => rows.column(var).is_some(),
-                    Term::Blank => false,
+            DatalogClause::Rule(call) => {
+                let is_known = |term: &&PatternTerm| match term {
+                    PatternTerm::Constant(_) => true,
+                    PatternTerm::Var(var) => rows.column(var).is_some(),
+                    PatternTerm::Blank => false,
                 };
                 let known = call.arguments.iter().filter(is_known).count();
                 match known {
@@ -277,7 +292,9 @@ impl<'t> Context<'_, 't> {
                     _ => RULE_ROWS.0,
                 }
             }
-            Clause::Predicate(_) | Clause::Function(..) | Clause::Not(_) => 1.0,
+            DatalogClause::Predicate(_) | DatalogClause::Function(..) | DatalogClause::Not(_) => {
+                1.0
+            }
         })
     }
 }
@@ -289,44 +306,45 @@ fn float(count: usize) -> f64 {
 
 impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
     fn new(
-        context: &'p Context<'q, 't>,
-        todo: &'p [&'c Clause],
-        brings: &[&'c Clause],
+        context: &'p QueryContext<'q, 't>,
+        todo: &'p [&'c DatalogClause],
+        brings: &[&'c DatalogClause],
         names: &[Var],
         relation: &Relation<'t>,
     ) -> Result<Self> {
-        let mask = |vars: &[Var]| -> Vars {
+        let mask = |vars: &[Var]| -> VarSet {
             let places = vars
                 .iter()
                 .filter_map(|var| names.iter().position(|own| own == var));
             places.fold(0, |all, at| all | 1 << at)
         };
         let start = mask(&relation.vars);
-        // What a single row says is taken for granted from the beginning.
+        // A single row is part of every estimate.
         let (base, rows) = if relation.len() == 1 {
             (relation.clone(), None)
         } else {
-            let some = relation.spread(SAMPLE, context.watch)?;
+            let some = relation.sample(SAMPLE_ROWS, context.watch)?;
             (Relation::unit(), Some(some))
         };
         let mut nodes = Vec::with_capacity(brings.len());
         for &clause in brings {
             let mut vars = Vec::new();
             clause.vars(&mut vars);
-            let wants = mask(&context.wanted_by(clause, todo));
+            let wants = mask(&context.required_vars(clause, todo));
             let size = context.fan_out(clause, &base, todo)?;
             let (scan, sample) = match clause {
-                Clause::Pattern(pattern) => match context.source(&pattern.source)? {
-                    Source::Db(moment) => match Scan::new(moment, pattern, &base, todo)? {
+                DatalogClause::Pattern(pattern) => match context.source(&pattern.source)? {
+                    FactSource::Db(moment) => match PatternScan::new(moment, pattern, &base, todo)?
+                    {
                         Some(scan) => {
-                            let sample = scan.sample(&base, SAMPLE, context.watch)?;
+                            let sample = scan.sample(&base, SAMPLE_ROWS, context.watch)?;
                             (scan.steps()?, Some(sample))
                         }
                         None => (0.0, None),
                     },
-                    Source::Rows(given) => {
-                        let some = &given.rows[..given.rows.len().min(SAMPLE)];
-                        let sample = context.given_rows(pattern, some)?;
+                    FactSource::Rows(given) => {
+                        let some = &given.rows[..given.rows.len().min(SAMPLE_ROWS)];
+                        let sample = context.match_tuples(pattern, some)?;
                         (float(given.rows.len()), Some(sample))
                     }
                 },
@@ -342,13 +360,13 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
             });
         }
         let functions = todo.iter().flat_map(|clause| match clause {
-            Clause::Function(call, binding) => {
+            DatalogClause::Function(call, binding) => {
                 let (mut needs, mut gives) = (Vec::new(), Vec::new());
                 call.vars(&mut needs);
                 binding.vars(&mut gives);
                 vec![(mask(&needs), mask(&gives))]
             }
-            Clause::Predicate(call) => match equality(call) {
+            DatalogClause::Predicate(call) => match equality(call) {
                 Some([one, other]) => {
                     let (one, other) = (
                         mask(std::slice::from_ref(one)),
@@ -360,6 +378,9 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
             },
             _ => Vec::new(),
         });
+        // Whatever the start variables suffice for was done before the plan is made. What is left of it cannot be done yet: an
+        // equality whose known side is a name.
+        let functions = functions.filter(|(needs, _)| needs & !start != 0);
         let count = nodes.len();
         Ok(Self {
             context,
@@ -373,8 +394,8 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
         })
     }
 
-    /// The variables that have values once a set of clauses is done.
-    fn bound(&self, done: usize) -> Vars {
+    /// Returns the variables that are bound after a set of clauses.
+    fn bound_vars(&self, done: usize) -> VarSet {
         let mut bound = self.start;
         for (at, node) in self.nodes.iter().enumerate() {
             if done & 1 << at != 0 {
@@ -394,8 +415,8 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
         }
     }
 
-    /// What a clause finds for a row of another; of the rows that there are where none is said.
-    fn link(&mut self, from: Option<usize>, to: usize) -> Result<Option<f64>> {
+    /// Returns the estimated matches of a clause for a row of the clause `from`, or for one of the current rows if it is `None`.
+    fn link_fan_out(&mut self, from: Option<usize>, to: usize) -> Result<Option<f64>> {
         let count = self.nodes.len();
         let place = from.unwrap_or(count) * count + to;
         if self.links[place].is_none() {
@@ -417,22 +438,22 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
         Ok(self.links[place])
     }
 
-    /// What a clause finds for a row once others are done, and whether it can be looked up.
-    fn found(&mut self, done: usize, bound: Vars, at: usize) -> Result<(f64, bool)> {
+    /// Returns the estimated matches of a clause for a row after a set of clauses, and whether they can be looked up.
+    fn estimate_matches(&mut self, done: usize, bound: VarSet, at: usize) -> Result<(f64, bool)> {
         let size = self.nodes[at].size;
         let mut shared = self.nodes[at].vars & bound & !self.given;
         if shared == 0 {
             return Ok((size, self.nodes[at].vars & self.given != 0));
         }
         let others = (0..self.nodes.len()).filter(|other| done & 1 << other != 0);
-        let mut sources: Vec<(Vars, f64)> = Vec::new();
+        let mut sources: Vec<(VarSet, f64)> = Vec::new();
         for from in others.map(Some).chain([None]) {
             let vars = match from {
                 Some(other) => self.nodes[other].vars,
                 None => self.start & !self.given,
             };
             if vars & shared != 0
-                && let Some(link) = self.link(from, at)?
+                && let Some(link) = self.link_fan_out(from, at)?
             {
                 sources.push((vars, link));
             }
@@ -444,7 +465,7 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
                 .filter(|(vars, _)| vars & shared != 0)
                 .min_by(|one, other| one.1.total_cmp(&other.1));
             let Some((vars, link)) = least else {
-                // Something has a value of which there is no sample.
+                // There is no sample of some bound variable.
                 return Ok((found.unwrap_or_else(|| size.sqrt()).min(size), true));
             };
             found = Some(match found {
@@ -456,25 +477,31 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
         Ok((found.unwrap_or(size), true))
     }
 
-    /// What becomes of a set of clauses when another is done after them.
-    fn then(&mut self, best: Best, done: usize, bound: Vars, at: usize) -> Result<Best> {
-        let (found, is_bound) = self.found(done, bound, at)?;
+    /// Returns the estimate for a set of clauses followed by another clause.
+    fn extend_order(
+        &mut self,
+        best: PartialPlan,
+        done: usize,
+        bound: VarSet,
+        at: usize,
+    ) -> Result<PartialPlan> {
+        let (found, is_bound) = self.estimate_matches(done, bound, at)?;
         let rows = best.rows * found;
         let node = &self.nodes[at];
         let own = if is_bound {
-            (best.rows * SEEK).min(node.scan * PROBE + best.rows)
+            (best.rows * SEEK_COST).min(node.scan * PROBE_COST + best.rows)
         } else {
             node.size
         };
-        Ok(Best {
+        Ok(PartialPlan {
             steps: best.steps + own + rows,
             rows,
             last: at,
         })
     }
 
-    /// The clauses that may be done next: those that have something to do with what is known, if any.
-    fn nexts(&self, done: usize, bound: Vars) -> Vec<usize> {
+    /// Returns the clauses that can be next: those that share a bound variable, or all if none does.
+    fn next_candidates(&self, done: usize, bound: VarSet) -> Vec<usize> {
         let possible = |at: &usize| {
             let node = &self.nodes[*at];
             done & 1 << at == 0 && node.wants & bound == node.wants
@@ -488,17 +515,17 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
         if near.is_empty() { all } else { near }
     }
 
-    /// Clauses in the best order, and how many rows there should be after each.
+    /// Returns the clauses in the cheapest order, with the estimated number of rows after each.
     fn order(&mut self, rows: usize) -> Result<Vec<(usize, f64)>> {
-        let start = Best {
+        let start = PartialPlan {
             steps: 0.0,
             rows: float(rows),
             last: 0,
         };
-        if self.nodes.len() > COMPARED {
-            return self.nearest(start);
+        if self.nodes.len() > MAX_COMPARED_CLAUSES {
+            return self.greedy_order(start);
         }
-        let mut all: Vec<Option<Best>> = vec![None; 1 << self.nodes.len()];
+        let mut all: Vec<Option<PartialPlan>> = vec![None; 1 << self.nodes.len()];
         all[0] = Some(start);
         let mut furthest = 0;
         for done in 0..all.len() {
@@ -507,9 +534,9 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
             if done.count_ones() > usize::count_ones(furthest) {
                 furthest = done;
             }
-            let bound = self.bound(done);
-            for at in self.nexts(done, bound) {
-                let next = self.then(best, done, bound, at)?;
+            let bound = self.bound_vars(done);
+            for at in self.next_candidates(done, bound) {
+                let next = self.extend_order(best, done, bound, at)?;
                 let known = &mut all[done | 1 << at];
                 if known.is_none_or(|known| next.steps < known.steps) {
                     *known = Some(next);
@@ -526,15 +553,15 @@ impl<'p, 'q, 'c, 't> Planner<'p, 'q, 'c, 't> {
         Ok(order)
     }
 
-    /// The order in which the clause that costs least is next each time.
-    fn nearest(&mut self, start: Best) -> Result<Vec<(usize, f64)>> {
+    /// Returns the greedy order, in which the cheapest clause is next each time.
+    fn greedy_order(&mut self, start: PartialPlan) -> Result<Vec<(usize, f64)>> {
         let (mut best, mut done) = (start, 0);
         let mut order = Vec::with_capacity(self.nodes.len());
         loop {
-            let bound = self.bound(done);
-            let mut next: Option<Best> = None;
-            for at in self.nexts(done, bound) {
-                let reached = self.then(best, done, bound, at)?;
+            let bound = self.bound_vars(done);
+            let mut next: Option<PartialPlan> = None;
+            for at in self.next_candidates(done, bound) {
+                let reached = self.extend_order(best, done, bound, at)?;
                 if next.is_none_or(|known| reached.steps < known.steps) {
                     next = Some(reached);
                 }

@@ -1,4 +1,4 @@
-//! Queries that were asked before: how they are understood, and the order of their clauses that came true.
+//! The cache of parsed queries, with the last order of their clauses whose estimates were right.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use indexmap::IndexMap;
 use parking_lot::Mutex;
 use rung_edn::Value;
 
-use super::ast::{Clause, Query};
+use super::ast::{DatalogClause, ParsedQuery};
 use super::parse;
-use super::plan::Plan;
+use super::plan::QueryPlan;
 use crate::Result;
 
-/// Queries that are remembered. The oldest one is forgotten for the next.
-const MOST: usize = 256;
-/// Bytes of a query that is remembered, at most.
-const MAX_BYTES: usize = 32 << 10;
+/// Cached queries, at most. The oldest one is evicted first.
+const MAX_CACHED_QUERIES: usize = 256;
+/// Bytes of the text of a cached query, at most.
+const MAX_CACHED_QUERY_BYTES: usize = 32 << 10;
 
-/// The queries that were asked, by their text: a list and a vector are equal values, and do not mean the same here.
+/// The cached queries by their text. The key is the text because a list and a vector are equal values, but different clauses.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(Mutex<IndexMap<String, Arc<Prepared>>>);
+pub(crate) struct QueryCache(Mutex<IndexMap<String, Arc<PreparedQuery>>>);
 
-/// A query as it is understood.
+/// A parsed query.
 #[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) query: Query,
-    /// Places of clauses, and how many rows there were after each.
+pub(crate) struct PreparedQuery {
+    pub(crate) query: ParsedQuery,
+    /// Positions of clauses, and the number of rows after each.
     order: Mutex<Vec<(usize, usize)>>,
 }
 
-impl Prepared {
+impl PreparedQuery {
     pub(crate) fn new(query: &Value) -> Result<Self> {
         Ok(Self {
             query: parse::query(query)?,
@@ -36,27 +36,28 @@ impl Prepared {
         })
     }
 
-    /// The plan that came true the last time, if any did. What a query is given may add clauses to it, for which there is none.
-    pub(crate) fn plan<'c>(&self, clauses: &'c [Clause]) -> Plan<'c> {
-        Plan::known(clauses, &self.order.lock())
+    /// Returns the plan of the last run if its estimates were right, and an empty plan otherwise. Clauses that inputs add are not
+    /// part of it.
+    pub(crate) fn plan<'c>(&self, clauses: &'c [DatalogClause]) -> QueryPlan<'c> {
+        QueryPlan::from_order(clauses, &self.order.lock())
     }
 
-    /// Remembers a plan that came true, and forgets one that did not.
-    pub(crate) fn learn(&self, clauses: &[Clause], plan: &Plan<'_>) {
-        *self.order.lock() = plan.came_true(clauses);
+    /// Stores the order of a plan if its estimates were right, and deletes the stored order otherwise.
+    pub(crate) fn store_order(&self, clauses: &[DatalogClause], plan: &QueryPlan<'_>) {
+        *self.order.lock() = plan.confirmed_order(clauses);
     }
 }
 
-impl Asked {
-    pub(crate) fn prepare(&self, query: &Value) -> Result<Arc<Prepared>> {
+impl QueryCache {
+    pub(crate) fn prepare(&self, query: &Value) -> Result<Arc<PreparedQuery>> {
         let text = query.to_string();
         if let Some(known) = self.0.lock().get(&text) {
             return Ok(known.clone());
         }
-        let prepared = Arc::new(Prepared::new(query)?);
-        if text.len() <= MAX_BYTES {
+        let prepared = Arc::new(PreparedQuery::new(query)?);
+        if text.len() <= MAX_CACHED_QUERY_BYTES {
             let mut asked = self.0.lock();
-            if asked.len() == MOST {
+            if asked.len() == MAX_CACHED_QUERIES {
                 asked.shift_remove_index(0);
             }
             asked.insert(text, prepared.clone());

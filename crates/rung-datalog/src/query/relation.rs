@@ -1,4 +1,4 @@
-//! Rows of values, each variable a column.
+//! Relations: rows of values with a column for each variable.
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -8,57 +8,57 @@ use rustc_hash::FxBuildHasher;
 
 use super::ast::Var;
 use super::cell::Cell;
-use super::watch::{Held, Watch};
+use super::watch::{MemoryReservation, QueryWatch};
 use crate::Result;
 
-/// Rows, in no order.
+/// Unordered rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Relation<'t> {
     pub(crate) vars: Vec<Var>,
     cells: Vec<Cell<'t>>,
     rows: usize,
-    /// Whether it is known that each row is there once.
-    pub(crate) distinct: bool,
-    /// Variables of which the second has one value for each of the first.
-    pub(crate) follows: Vec<(Var, Var)>,
-    held: Held,
+    /// Whether the rows are known to be distinct.
+    pub(crate) is_distinct: bool,
+    /// Functional dependencies: the second variable has one value for each value of the first.
+    pub(crate) dependencies: Vec<(Var, Var)>,
+    memory: MemoryReservation,
 }
 
-/// Bytes by which a row is known to be there.
-const KNOWN_BYTES: usize = 8;
-/// Bytes of a cell by itself.
+/// Bytes of a row in the hash table of distinct rows.
+const DISTINCT_ROW_BYTES: usize = 8;
+/// Bytes of a cell without its heap memory.
 const CELL_BYTES: usize = size_of::<Cell<'static>>();
 
 impl<'t> Relation<'t> {
-    /// No rows of what is known of these in the same way.
-    fn none_like(&self, vars: Vec<Var>) -> Self {
-        let mut none = Self::none(vars);
-        none.distinct = self.distinct;
-        none.follows.clone_from(&self.follows);
+    /// Creates an empty relation with the same dependencies and distinctness.
+    fn empty_like(&self, vars: Vec<Var>) -> Self {
+        let mut none = Self::empty(vars);
+        none.is_distinct = self.is_distinct;
+        none.dependencies.clone_from(&self.dependencies);
         none
     }
 
-    /// No rows.
-    pub(crate) fn none(vars: Vec<Var>) -> Self {
+    /// Creates an empty relation.
+    pub(crate) fn empty(vars: Vec<Var>) -> Self {
         Self {
             vars,
             cells: Vec::new(),
             rows: 0,
-            distinct: false,
-            follows: Vec::new(),
-            held: Held::default(),
+            is_distinct: false,
+            dependencies: Vec::new(),
+            memory: MemoryReservation::default(),
         }
     }
 
-    /// One row that says nothing.
+    /// Creates a relation with one row and no columns.
     pub(crate) fn unit() -> Self {
         Self {
             vars: Vec::new(),
             cells: Vec::new(),
             rows: 1,
-            distinct: true,
-            follows: Vec::new(),
-            held: Held::default(),
+            is_distinct: true,
+            dependencies: Vec::new(),
+            memory: MemoryReservation::default(),
         }
     }
 
@@ -83,11 +83,11 @@ impl<'t> Relation<'t> {
         (0..self.rows).map(|at| self.row(at))
     }
 
-    /// Adds a row. What it takes is counted.
+    /// Adds a row, and counts its memory.
     pub(crate) fn push(
         &mut self,
         row: impl IntoIterator<Item = Cell<'t>>,
-        watch: &Watch,
+        watch: &QueryWatch,
     ) -> Result<()> {
         let before = self.cells.len();
         self.cells.extend(row);
@@ -97,23 +97,23 @@ impl<'t> Relation<'t> {
             "a row has a cell for each variable"
         );
         self.rows += 1;
-        let own: usize = self.cells[before..].iter().map(Cell::weight).sum();
+        let own: usize = self.cells[before..].iter().map(Cell::heap_bytes).sum();
         let bytes = (self.cells.len() - before) * CELL_BYTES + own;
-        self.held.take(bytes, watch)
+        self.memory.reserve(bytes, watch)
     }
 
-    /// Adds the rows of others, which have the same columns.
+    /// Adds the rows of other relations with the same columns.
     pub(crate) fn append(&mut self, others: impl IntoIterator<Item = Self>) {
         for other in others {
             debug_assert_eq!(self.vars, other.vars, "they have the same columns");
             self.cells.extend(other.cells);
             self.rows += other.rows;
-            self.held.take_over(other.held);
+            self.memory.merge(other.memory);
         }
     }
 
-    /// The places of rows, in an order in which those that have nearly the same in the columns are near to each other.
-    pub(crate) fn ordered_by(&self, columns: &[usize]) -> Vec<usize> {
+    /// Returns the positions of the rows, sorted by the cells in the columns.
+    pub(crate) fn sorted_positions(&self, columns: &[usize]) -> Vec<usize> {
         let mut places: Vec<usize> = (0..self.rows).collect();
         let long = |at: usize| match &self.row(at)[columns[0]] {
             Cell::Long(number) => Some(*number),
@@ -139,14 +139,14 @@ impl<'t> Relation<'t> {
         places
     }
 
-    /// Whether rows that have the same of these variables have the same of all.
-    fn is_told_by(&self, vars: &[Var]) -> bool {
+    /// Returns true if these variables determine all others.
+    fn is_determined_by(&self, vars: &[Var]) -> bool {
         let mut told = vars.to_vec();
         loop {
             let before = told.len();
-            for (one, other) in &self.follows {
+            for (one, other) in &self.dependencies {
                 if told.contains(one) {
-                    super::ast::add(&mut told, other);
+                    super::ast::push_unique(&mut told, other);
                 }
             }
             if told.len() == before {
@@ -155,55 +155,55 @@ impl<'t> Relation<'t> {
         }
     }
 
-    /// Some of the columns, or all of them in another order.
-    fn turned(&self, vars: &[Var], watch: &Watch) -> Result<Self> {
+    /// Selects columns, in the order of `vars`.
+    fn select_columns(&self, vars: &[Var], watch: &QueryWatch) -> Result<Self> {
         let columns: Vec<usize> = vars.iter().filter_map(|var| self.column(var)).collect();
-        let mut turned = self.none_like(vars.to_vec());
+        let mut turned = self.empty_like(vars.to_vec());
         for row in self.rows() {
             turned.push(columns.iter().map(|at| row[*at].clone()), watch)?;
         }
         Ok(turned)
     }
 
-    /// The rows from one on.
-    pub(crate) fn tail(&self, from: usize, watch: &Watch) -> Result<Self> {
-        let mut rows = self.none_like(self.vars.clone());
+    /// Returns the rows from `from` on.
+    pub(crate) fn tail(&self, from: usize, watch: &QueryWatch) -> Result<Self> {
+        let mut rows = self.empty_like(self.vars.clone());
         for at in from..self.rows {
             rows.push(self.row(at).iter().cloned(), watch)?;
         }
         Ok(rows)
     }
 
-    /// Some of the rows, from all over.
-    pub(crate) fn spread(&self, most: usize, watch: &Watch) -> Result<Self> {
-        let mut some = Self::none(self.vars.clone());
+    /// Returns at most `most` rows, evenly spaced.
+    pub(crate) fn sample(&self, most: usize, watch: &QueryWatch) -> Result<Self> {
+        let mut some = Self::empty(self.vars.clone());
         for at in (0..self.rows).step_by(self.rows.div_ceil(most).max(1)) {
             some.push(self.row(at).iter().cloned(), watch)?;
         }
         Ok(some)
     }
 
-    /// The rows with these variables alone, each once.
-    pub(crate) fn project(&self, vars: &[Var], watch: &Watch) -> Result<Self> {
-        if self.distinct && self.is_told_by(vars) {
-            return self.turned(vars, watch);
+    /// Returns the distinct rows of some columns.
+    pub(crate) fn project(&self, vars: &[Var], watch: &QueryWatch) -> Result<Self> {
+        if self.is_distinct && self.is_determined_by(vars) {
+            return self.select_columns(vars, watch);
         }
         let columns: Vec<usize> = vars.iter().filter_map(|var| self.column(var)).collect();
         debug_assert_eq!(columns.len(), vars.len(), "what is kept is there");
-        let mut distinct = Distinct::new(vars.to_vec());
+        let mut distinct = DistinctRows::new(vars.to_vec());
         for row in self.rows() {
             distinct.insert(columns.iter().map(|at| &row[*at]), watch)?;
         }
         Ok(distinct.relation)
     }
 
-    /// The rows for which `keep` says so.
+    /// Returns the rows for which `keep` returns true.
     pub(crate) fn filter(
         self,
-        watch: &Watch,
+        watch: &QueryWatch,
         mut keep: impl FnMut(&[Cell<'t>]) -> Result<bool>,
     ) -> Result<Self> {
-        let mut kept = self.none_like(self.vars.clone());
+        let mut kept = self.empty_like(self.vars.clone());
         for row in self.rows() {
             watch.step()?;
             if keep(row)? {
@@ -213,9 +213,9 @@ impl<'t> Relation<'t> {
         Ok(kept)
     }
 
-    /// The rows that agree with those of another relation in what both have, with what both say.
-    pub(crate) fn join(&self, other: &Self, watch: &Watch) -> Result<Self> {
-        // The smaller one is looked up in.
+    /// Joins two relations on their common variables.
+    pub(crate) fn join(&self, other: &Self, watch: &QueryWatch) -> Result<Self> {
+        // Index the smaller relation, and probe it with the larger one.
         let (small, large) = if self.len() <= other.len() {
             (self, other)
         } else {
@@ -232,10 +232,10 @@ impl<'t> Relation<'t> {
             .collect();
         let mut vars = large.vars.clone();
         vars.extend(added.iter().map(|at| small.vars[*at].clone()));
-        let mut joined = Self::none(vars);
-        joined.distinct = self.distinct && other.distinct;
-        joined.follows = [&self.follows[..], &other.follows[..]].concat();
-        let index = Index::of(small, shared.iter().map(|(at, _)| *at).collect());
+        let mut joined = Self::empty(vars);
+        joined.is_distinct = self.is_distinct && other.is_distinct;
+        joined.dependencies = [&self.dependencies[..], &other.dependencies[..]].concat();
+        let index = RowIndex::new(small, shared.iter().map(|(at, _)| *at).collect());
         let probe: Vec<usize> = shared.iter().map(|(_, at)| *at).collect();
         for row in large.rows() {
             watch.step()?;
@@ -251,15 +251,15 @@ impl<'t> Relation<'t> {
         Ok(joined)
     }
 
-    /// The rows for which another relation has one that agrees with them, or those for which it has none.
-    pub(crate) fn matching(self, other: &Self, has: bool, watch: &Watch) -> Result<Self> {
+    /// Returns the rows for which another relation has a matching row (`has`), or has none: a semijoin or an antijoin.
+    pub(crate) fn semijoin(self, other: &Self, has: bool, watch: &QueryWatch) -> Result<Self> {
         let shared: Vec<(usize, usize)> = other
             .vars
             .iter()
             .enumerate()
             .filter_map(|(at, var)| Some((at, self.column(var)?)))
             .collect();
-        let index = Index::of(other, shared.iter().map(|(at, _)| *at).collect());
+        let index = RowIndex::new(other, shared.iter().map(|(at, _)| *at).collect());
         let probe: Vec<usize> = shared.iter().map(|(_, at)| *at).collect();
         self.filter(watch, |row| {
             let found = index
@@ -280,19 +280,19 @@ fn hash<'c, 't: 'c>(cells: impl Iterator<Item = &'c Cell<'t>>) -> u64 {
     hasher.finish()
 }
 
-/// Rows by some of their columns.
-pub(crate) struct Index {
+/// A hash index of rows by some of their columns.
+pub(crate) struct RowIndex {
     columns: Vec<usize>,
-    /// The first row of each, by what it has in the columns.
+    /// One row of each group of equal cells in the columns.
     first: HashTable<u32>,
-    /// The row after each that has the same there.
+    /// For each row, the next one of its group, or `LAST`.
     next: Vec<u32>,
 }
 
 const LAST: u32 = u32::MAX;
 
-impl Index {
-    pub(crate) fn of(relation: &Relation<'_>, columns: Vec<usize>) -> Self {
+impl RowIndex {
+    pub(crate) fn new(relation: &Relation<'_>, columns: Vec<usize>) -> Self {
         let mut first: HashTable<u32> = HashTable::with_capacity(relation.len());
         let mut next = vec![LAST; relation.len()];
         let key = |row: u32| {
@@ -323,13 +323,13 @@ impl Index {
         }
     }
 
-    /// A row, and those before it that have the same in the columns.
+    /// Returns a row and the following ones of its group.
     fn chain(&self, row: u32) -> impl Iterator<Item = usize> {
         let next = |row: &u32| Some(self.next[*row as usize]).filter(|next| *next != LAST);
         std::iter::successors(Some(row), next).map(|row| row as usize)
     }
 
-    /// The rows that have these cells in the columns.
+    /// Returns the rows that have these cells in the columns.
     pub(crate) fn find<'c, 't: 'c>(
         &'c self,
         relation: &'c Relation<'t>,
@@ -348,15 +348,15 @@ impl Index {
     }
 }
 
-/// Rows that have the same in some of their columns, together; in the order in which they came.
-pub(crate) struct Groups {
+/// Groups of rows with equal cells in some of their columns, in order of first appearance.
+pub(crate) struct RowGroups {
     rows: Vec<usize>,
-    /// Where each group ends among the rows.
+    /// The end of each group in `rows`.
     ends: Vec<usize>,
 }
 
-impl Groups {
-    pub(crate) fn of(relation: &Relation<'_>, columns: &[usize]) -> Self {
+impl RowGroups {
+    pub(crate) fn new(relation: &Relation<'_>, columns: &[usize]) -> Self {
         let mut known: HashTable<usize> = HashTable::new();
         // The group of each row, and the first row and the size of each group.
         let mut groups: Vec<usize> = Vec::with_capacity(relation.len());
@@ -371,7 +371,7 @@ impl Groups {
             columns.iter().all(|at| one[*at] == other[*at])
         };
         for row in 0..relation.len() {
-            // What comes from an index comes in runs.
+            // Rows from an index scan come in runs of equal cells.
             let group = match groups.last() {
                 Some(last) if same(row, row - 1) => *last,
                 _ => {
@@ -411,7 +411,7 @@ impl Groups {
         Self { rows, ends: sizes }
     }
 
-    /// The rows of each group.
+    /// Returns the rows of each group.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[usize]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts
@@ -424,28 +424,28 @@ impl Groups {
     }
 }
 
-/// Rows that are there once each, and grow.
+/// A growing set of distinct rows.
 #[derive(Debug)]
-pub(crate) struct Distinct<'t> {
+pub(crate) struct DistinctRows<'t> {
     pub(crate) relation: Relation<'t>,
     known: HashTable<u32>,
 }
 
-impl<'t> Distinct<'t> {
+impl<'t> DistinctRows<'t> {
     pub(crate) fn new(vars: Vec<Var>) -> Self {
-        let mut relation = Relation::none(vars);
-        relation.distinct = true;
+        let mut relation = Relation::empty(vars);
+        relation.is_distinct = true;
         Self {
             relation,
             known: HashTable::new(),
         }
     }
 
-    /// Adds a row. Whether it is new.
+    /// Adds a row. Returns true if it is new.
     pub(crate) fn insert<'c>(
         &mut self,
         cells: impl Iterator<Item = &'c Cell<'t>> + Clone,
-        watch: &Watch,
+        watch: &QueryWatch,
     ) -> Result<bool>
     where
         't: 'c,
@@ -461,7 +461,7 @@ impl<'t> Distinct<'t> {
         };
         vacant.insert(row);
         self.relation.push(cells.cloned(), watch)?;
-        self.relation.held.take(KNOWN_BYTES, watch)?;
+        self.relation.memory.reserve(DISTINCT_ROW_BYTES, watch)?;
         Ok(true)
     }
 

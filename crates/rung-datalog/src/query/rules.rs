@@ -1,8 +1,8 @@
-//! Rules: what holds where something holds that may call them again.
+//! Evaluation of rules, including recursive ones.
 //!
-//! A rule is asked for what is known of its arguments: its *demand*. Its *answers* are kept for the whole query. Rules that call each
-//! other are worked out together, round after round, from what came to be in the round before: new demand goes through
-//! every branch, and new answers through every branch that calls for them.
+//! A rule is called with bound values of its arguments: its *demand*. Its *answers* are kept for the whole query. Rules that call
+//! each other are evaluated together by semi-naive iteration: in each round, the new demand passes through every branch, and
+//! the new answers pass through every branch that calls their rule.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -10,68 +10,74 @@ use std::sync::Arc;
 
 use rung_edn::Name;
 
-use super::ast::{Branch, Call, Clause, Not, Or, Pattern, Rule, RuleCall, Rules, Term, Var};
+use super::ast::{
+    DatalogClause, DatalogRule, DatomPattern, FunctionCall, NotClause, OrClause, PatternTerm,
+    RuleBranch, RuleCall, RuleSet, Var,
+};
 use super::cell::Cell;
-use super::relation::{Distinct, Relation};
-use super::solve::Context;
+use super::relation::{DistinctRows, Relation};
+use super::solve::QueryContext;
 use crate::{Error, Result};
 
-/// What is known of rules so far.
+/// The demands and answers of recursive rules in a query.
 #[derive(Default)]
 pub(crate) struct Recursion<'t> {
-    tables: HashMap<Key, Table<'t>>,
-    /// Rules that are being worked out together, the outermost first.
+    tables: HashMap<RuleKey, RuleTable<'t>>,
+    /// Groups of rules that are being evaluated together, the outermost first.
     active: Vec<(Name, Arc<[Name]>)>,
-    /// How many of them were begun outside of the innermost `not`.
+    /// The number of active groups outside of the innermost `not`.
     negated: usize,
 }
 
-/// The source that a rule is asked of, and its name.
-pub(super) type Key = (Name, Name);
+/// The source that a rule is called on, and the rule's name.
+pub(super) type RuleKey = (Name, Name);
 
-struct Table<'t> {
-    answers: Distinct<'t>,
-    /// Answers that have gone through every branch.
+struct RuleTable<'t> {
+    answers: DistinctRows<'t>,
+    /// Answers that have passed through every branch.
     spread: usize,
-    /// What was asked, by which arguments are known.
+    /// The demands, one for each combination of bound arguments.
     demands: Vec<Demand<'t>>,
 }
 
 struct Demand<'t> {
-    known: Vec<bool>,
-    rows: Distinct<'t>,
-    /// Rows that have gone through every branch.
+    is_bound: Vec<bool>,
+    rows: DistinctRows<'t>,
+    /// Rows that have passed through every branch.
     spread: usize,
 }
 
-fn wrong<T>(why: impl Into<String>) -> Result<T> {
+fn invalid_query<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::Query(why.into()))
 }
 
-/// The variables that stand for the places of a rule's arguments.
-fn places(arity: usize) -> Vec<Var> {
+/// Returns the variables that stand for the arguments of a rule.
+fn argument_vars(arity: usize) -> Vec<Var> {
     (0..arity).map(|at| Var::new(format!("?#{at}"))).collect()
 }
 
-impl<'t> Table<'t> {
+impl<'t> RuleTable<'t> {
     fn new(arity: usize) -> Self {
         Self {
-            answers: Distinct::new(places(arity)),
+            answers: DistinctRows::new(argument_vars(arity)),
             spread: 0,
             demands: Vec::new(),
         }
     }
 
     fn demand(&mut self, known: &[bool]) -> &mut Demand<'t> {
-        let at = self.demands.iter().position(|demand| demand.known == known);
+        let at = self
+            .demands
+            .iter()
+            .position(|demand| demand.is_bound == known);
         let at = at.unwrap_or_else(|| {
-            let vars = places(known.len())
+            let vars = argument_vars(known.len())
                 .into_iter()
                 .zip(known)
                 .filter(|(_, known)| **known);
             self.demands.push(Demand {
-                known: known.to_vec(),
-                rows: Distinct::new(vars.map(|(var, _)| var).collect()),
+                is_bound: known.to_vec(),
+                rows: DistinctRows::new(vars.map(|(var, _)| var).collect()),
                 spread: 0,
             });
             self.demands.len() - 1
@@ -80,39 +86,39 @@ impl<'t> Table<'t> {
     }
 }
 
-impl Rules {
-    /// Takes `or` out of the branches of rules where it calls rules: it becomes a rule of its own.
-    pub(crate) fn flattened(self) -> Self {
+impl RuleSet {
+    /// Moves each `or` that calls rules out of the branches into a rule of its own.
+    pub(crate) fn flatten(self) -> Self {
         let mut flat = HashMap::new();
         for rule in self.0.into_values() {
             let mut rule = (*rule).clone();
             for branch in &mut rule.branches {
-                lift(&rule.name, &mut branch.clauses, &mut flat);
+                lift_or_clauses(&rule.name, &mut branch.clauses, &mut flat);
             }
             flat.insert(rule.name.clone(), Arc::new(rule));
         }
         let mut rules = Self(flat);
         let names: Vec<Name> = rules.0.keys().cloned().collect();
         for name in names {
-            let together = rules.together(&name);
+            let together = rules.recursion_group(&name);
             if let Some(rule) = rules.0.get_mut(&name) {
-                Arc::make_mut(rule).together = together;
+                Arc::make_mut(rule).recursion_group = together;
             }
         }
-        rules.find_wants();
+        rules.find_required_arguments();
         rules
     }
 
-    /// Finds out what rules cannot do without, which depends on what those that they call cannot.
-    fn find_wants(&mut self) {
+    /// Computes the required arguments of all rules. They depend on those of the rules that they call: iterate to a fixpoint.
+    fn find_required_arguments(&mut self) {
         loop {
             let mut more: Vec<(Name, usize)> = Vec::new();
             for rule in self.0.values() {
                 for branch in &rule.branches {
-                    let wanted = self.wanted_within(&branch.clauses);
+                    let wanted = self.unbound_vars(&branch.clauses);
                     let places = branch.head.iter().enumerate();
                     let places =
-                        places.filter(|(at, var)| !rule.wants[*at] && wanted.contains(var));
+                        places.filter(|(at, var)| !rule.must_be_bound[*at] && wanted.contains(var));
                     more.extend(places.map(|(at, _)| (rule.name.clone(), at)));
                 }
             }
@@ -121,14 +127,14 @@ impl Rules {
             }
             for (name, at) in more {
                 if let Some(rule) = self.0.get_mut(&name) {
-                    Arc::make_mut(rule).wants[at] = true;
+                    Arc::make_mut(rule).must_be_bound[at] = true;
                 }
             }
         }
     }
 
-    /// The rules that this one calls and that call it, with itself where it comes back to itself.
-    fn together(&self, name: &Name) -> Arc<[Name]> {
+    /// Returns the rules that a rule calls and that call it, including itself if it is recursive.
+    fn recursion_group(&self, name: &Name) -> Arc<[Name]> {
         let reached = |from: &Name| {
             let mut reached = Vec::new();
             let mut open = vec![from.clone()];
@@ -136,7 +142,7 @@ impl Rules {
                 let mut called = Vec::new();
                 if let Some(rule) = self.0.get(&name) {
                     let clauses = rule.branches.iter().flat_map(|branch| &branch.clauses);
-                    clauses.for_each(|clause| clause.calls(&mut called));
+                    clauses.for_each(|clause| clause.called_rules(&mut called));
                 }
                 for name in called {
                     if !reached.contains(&name) {
@@ -155,45 +161,54 @@ impl Rules {
     }
 }
 
-fn lift(rule: &Name, clauses: &mut [Clause], into: &mut HashMap<Name, Arc<Rule>>) {
+fn lift_or_clauses(
+    rule: &Name,
+    clauses: &mut [DatalogClause],
+    into: &mut HashMap<Name, Arc<DatalogRule>>,
+) {
     for clause in clauses {
         let mut called = Vec::new();
-        clause.calls(&mut called);
-        let Clause::Or(or) = clause else { continue };
+        clause.called_rules(&mut called);
+        let DatalogClause::Or(or) = clause else {
+            continue;
+        };
         if called.is_empty() {
             continue;
         }
         let name = Name::new(format!("{rule}#{}", into.len()));
-        let head = or.shared();
-        // Taken, so that what is lifted out of it has another name.
-        let mut own = Rule {
+        let head = or.shared_vars();
+        // Reserve the name, so that nested `or` clauses get another one.
+        let mut own = DatalogRule {
             name: name.clone(),
             arity: head.len(),
             required: 0,
             branches: Vec::new(),
-            wants: vec![false; head.len()],
-            together: Arc::default(),
+            must_be_bound: vec![false; head.len()],
+            recursion_group: Arc::default(),
         };
         into.insert(name.clone(), Arc::new(own.clone()));
         for branch in &or.branches {
             let mut clauses = branch.clone();
-            lift(&name, &mut clauses, into);
-            own.branches.push(Branch {
+            lift_or_clauses(&name, &mut clauses, into);
+            own.branches.push(RuleBranch {
                 head: head.clone(),
                 clauses,
             });
         }
         into.insert(name.clone(), Arc::new(own));
-        *clause = Clause::Rule(RuleCall {
+        *clause = DatalogClause::Rule(RuleCall {
             source: "$".into(),
             name,
-            arguments: head.into_iter().map(Term::Var).collect(),
+            arguments: head.into_iter().map(PatternTerm::Var).collect(),
         });
     }
 }
 
-/// Clauses that mean another source where they name none.
-pub(super) fn asked_of<'c>(source: &Name, clauses: &'c [Clause]) -> Cow<'c, [Clause]> {
+/// Replaces the default source in clauses by another one.
+pub(super) fn with_source<'c>(
+    source: &Name,
+    clauses: &'c [DatalogClause],
+) -> Cow<'c, [DatalogClause]> {
     if source.as_str() == "$" {
         return Cow::Borrowed(clauses);
     }
@@ -204,49 +219,51 @@ pub(super) fn asked_of<'c>(source: &Name, clauses: &'c [Clause]) -> Cow<'c, [Cla
             name.clone()
         }
     };
-    let arguments = |call: &Call| {
+    let arguments = |call: &FunctionCall| {
         let mut call = call.clone();
         for argument in &mut call.arguments {
-            if let super::ast::Argument::Source(name) = argument {
+            if let super::ast::CallArgument::Source(name) = argument {
                 *name = own(name);
             }
         }
         call
     };
     let each = clauses.iter().map(|clause| match clause {
-        Clause::Pattern(pattern) => Clause::Pattern(Pattern {
+        DatalogClause::Pattern(pattern) => DatalogClause::Pattern(DatomPattern {
             source: own(&pattern.source),
             terms: pattern.terms.clone(),
         }),
-        Clause::Rule(call) => Clause::Rule(RuleCall {
+        DatalogClause::Rule(call) => DatalogClause::Rule(RuleCall {
             source: own(&call.source),
             ..call.clone()
         }),
-        Clause::Not(not) => Clause::Not(Not {
+        DatalogClause::Not(not) => DatalogClause::Not(NotClause {
             vars: not.vars.clone(),
-            clauses: asked_of(source, &not.clauses).into_owned(),
+            clauses: with_source(source, &not.clauses).into_owned(),
         }),
-        Clause::Or(or) => Clause::Or(Or {
+        DatalogClause::Or(or) => DatalogClause::Or(OrClause {
             branches: or
                 .branches
                 .iter()
-                .map(|branch| asked_of(source, branch).into_owned())
+                .map(|branch| with_source(source, branch).into_owned())
                 .collect(),
             ..or.clone()
         }),
-        Clause::Predicate(call) => Clause::Predicate(arguments(call)),
-        Clause::Function(call, binding) => Clause::Function(arguments(call), binding.clone()),
+        DatalogClause::Predicate(call) => DatalogClause::Predicate(arguments(call)),
+        DatalogClause::Function(call, binding) => {
+            DatalogClause::Function(arguments(call), binding.clone())
+        }
     });
     Cow::Owned(each.collect())
 }
 
-/// Where an argument has its value from.
-enum Given<'t> {
+/// The origin of an argument's value.
+enum ArgumentSource<'t> {
     Column(usize),
     Constant(Cell<'t>),
 }
 
-impl<'t> Given<'t> {
+impl<'t> ArgumentSource<'t> {
     fn cell<'c>(&'c self, row: &'c [Cell<'t>]) -> &'c Cell<'t> {
         match self {
             Self::Column(at) => &row[*at],
@@ -255,18 +272,18 @@ impl<'t> Given<'t> {
     }
 }
 
-/// Times that there must be more rows than values of an argument before it alone is asked by.
-const NARROWED: usize = 4;
+/// Ratio of rows to distinct values of an argument from which on the demand is narrowed to that argument.
+const NARROWING_RATIO: usize = 4;
 
-/// Asks a rule that calls itself by the argument with the fewest values, where it would be asked for many rows otherwise: what it says
-/// is found once for each of those values instead of once for each row, and the rows choose from it.
-fn narrow<'t>(
+/// Narrows the demand of a recursive rule to the argument with the fewest values, if there are many more rows than values: its
+/// answers are computed once for each value instead of once for each row, and then joined with the rows.
+fn narrow_demand<'t>(
     known: &mut [bool],
-    columns: &[Option<Given<'t>>],
+    columns: &[Option<ArgumentSource<'t>>],
     required: usize,
     relation: &Relation<'t>,
 ) {
-    let values = |given: &Given<'t>| {
+    let values = |given: &ArgumentSource<'t>| {
         let seen: HashSet<&Cell<'t>> = relation.rows().map(|row| given.cell(row)).collect();
         seen.len()
     };
@@ -274,7 +291,7 @@ fn narrow<'t>(
     let counted = counted.filter_map(|(at, given)| Some((values(given.as_ref()?), at)));
     let several = known.iter().filter(|known| **known).count() > required + 1;
     if let Some((fewest, at)) = counted.min().filter(|_| several)
-        && relation.len() > fewest.saturating_mul(NARROWED)
+        && relation.len() > fewest.saturating_mul(NARROWING_RATIO)
     {
         for (own, known) in known.iter_mut().enumerate() {
             *known &= own < required || own == at;
@@ -282,41 +299,52 @@ fn narrow<'t>(
     }
 }
 
-impl<'t> Context<'_, 't> {
-    /// Extends the rows by what a rule says of them.
-    pub(crate) fn rule(&self, call: &RuleCall, relation: &Relation<'t>) -> Result<Relation<'t>> {
+impl<'t> QueryContext<'_, 't> {
+    /// Joins the rows with the answers of a rule.
+    pub(crate) fn join_rule(
+        &self,
+        call: &RuleCall,
+        relation: &Relation<'t>,
+    ) -> Result<Relation<'t>> {
         let rule = self.find_rule(call)?;
-        if !rule.together.is_empty()
-            && let Some((call, rows)) = self.without_names(call, relation)?
+        if !rule.recursion_group.is_empty()
+            && let Some((call, rows)) = self.resolve_names(call, relation)?
         {
-            let found = self.asked(&rule, &call, &rows)?;
+            let found = self.join_answers(&rule, &call, &rows)?;
             let is_own = |var: &&Var| !rows.vars[relation.vars.len()..].contains(var);
             let vars: Vec<Var> = found.vars.iter().filter(is_own).cloned().collect();
             return found.project(&vars, self.watch);
         }
-        self.asked(&rule, call, relation)
+        self.join_answers(&rule, call, relation)
     }
 
-    /// The same where no argument is called by a name, or its name can stay.
-    fn asked(&self, rule: &Rule, call: &RuleCall, relation: &Relation<'t>) -> Result<Relation<'t>> {
-        let columns: Vec<Option<Given<'t>>> = call
+    /// Joins the rows with the answers of a rule, after names in its arguments are resolved if the rule is recursive.
+    fn join_answers(
+        &self,
+        rule: &DatalogRule,
+        call: &RuleCall,
+        relation: &Relation<'t>,
+    ) -> Result<Relation<'t>> {
+        let columns: Vec<Option<ArgumentSource<'t>>> = call
             .arguments
             .iter()
             .map(|term| match term {
-                Term::Var(var) => relation.column(var).map(Given::Column),
-                Term::Constant(value) => Some(Given::Constant(Cell::of_value(value))),
-                Term::Blank => None,
+                PatternTerm::Var(var) => relation.column(var).map(ArgumentSource::Column),
+                PatternTerm::Constant(value) => {
+                    Some(ArgumentSource::Constant(Cell::from_value(value)))
+                }
+                PatternTerm::Blank => None,
             })
             .collect();
         let mut known: Vec<bool> = columns.iter().map(Option::is_some).collect();
         if known[..rule.required].contains(&false) {
-            return wrong(format!(
-                "the rule {} is called before its first {} arguments have values",
+            return invalid_query(format!(
+                "the rule {} is called before its first {} arguments are bound",
                 rule.name, rule.required
             ));
         }
-        if rule.together.is_empty() {
-            return self.unfolded(rule, call, &columns, &known, relation);
+        if rule.recursion_group.is_empty() {
+            return self.join_unfolded(rule, call, &columns, &known, relation);
         }
         let key = (call.source.clone(), call.name.clone());
         let is_first = {
@@ -326,71 +354,72 @@ impl<'t> Context<'_, 't> {
                 .iter()
                 .position(|(source, names)| *source == key.0 && names.contains(&key.1));
             if at.is_some_and(|at| at < recursion.negated) {
-                return wrong(format!(
-                    "the rule {} holds where it does not: it calls itself within not",
+                return invalid_query(format!(
+                    "the rule {} calls itself within not, which has no solution",
                     rule.name
                 ));
             }
             if at.is_none() {
-                narrow(&mut known, &columns, rule.required, relation);
+                narrow_demand(&mut known, &columns, rule.required, relation);
             }
             let table = recursion
                 .tables
                 .entry(key.clone())
-                .or_insert_with(|| Table::new(rule.arity));
+                .or_insert_with(|| RuleTable::new(rule.arity));
             let demand = table.demand(&known);
-            self.ask(&mut demand.rows, &columns, &known, relation)?;
+            self.add_demand(&mut demand.rows, &columns, &known, relation)?;
             at.is_none()
         };
         if is_first {
             self.recursion
                 .borrow_mut()
                 .active
-                .push((call.source.clone(), rule.together.clone()));
-            let worked_out = self.work_out(&key.0, rule, &known);
+                .push((call.source.clone(), rule.recursion_group.clone()));
+            let worked_out = self.evaluate_group(&key.0, rule, &known);
             self.recursion.borrow_mut().active.pop();
             worked_out?;
         }
-        let answers = self.said(&key, &call.arguments, 0)?;
+        let answers = self.stored_answers(&key, &call.arguments, 0)?;
         relation.join(&answers, self.watch)
     }
 
-    /// Extends the rows by what a rule says of them that never comes back to itself: its branches are followed from where they are.
-    fn unfolded(
+    /// Joins the rows with the answers of a rule that is not recursive, by evaluating its branches directly.
+    fn join_unfolded(
         &self,
-        rule: &Rule,
+        rule: &DatalogRule,
         call: &RuleCall,
-        columns: &[Option<Given<'t>>],
+        columns: &[Option<ArgumentSource<'t>>],
         known: &[bool],
         relation: &Relation<'t>,
     ) -> Result<Relation<'t>> {
-        let vars = places(rule.arity).into_iter().zip(known);
+        let vars = argument_vars(rule.arity).into_iter().zip(known);
         let vars = vars.filter(|(_, known)| **known).map(|(var, _)| var);
-        let mut seeds = Distinct::new(vars.collect());
-        self.ask(&mut seeds, columns, known, relation)?;
-        let mut answers = Distinct::new(places(rule.arity));
+        let mut seeds = DistinctRows::new(vars.collect());
+        self.add_demand(&mut seeds, columns, known, relation)?;
+        let mut answers = DistinctRows::new(argument_vars(rule.arity));
         for branch in &rule.branches {
-            let start = named(&seeds.relation, known, &branch.head);
-            let clauses = asked_of(&call.source, &branch.clauses);
+            let start = rename_columns(&seeds.relation, known, &branch.head);
+            let clauses = with_source(&call.source, &branch.clauses);
             let found = self.solve(&clauses, start, &branch.head)?;
             for row in found.rows() {
                 answers.insert(row.iter(), self.watch)?;
             }
         }
-        let answers = self.as_called(&answers.relation, &call.arguments, 0)?;
+        let answers = self.answers_as_called(&answers.relation, &call.arguments, 0)?;
         relation.join(&answers, self.watch)
     }
 
-    /// Adds what is known of the arguments in each row.
-    fn ask(
+    /// Adds the values of the bound arguments in each row.
+    fn add_demand(
         &self,
-        rows: &mut Distinct<'t>,
-        columns: &[Option<Given<'t>>],
+        rows: &mut DistinctRows<'t>,
+        columns: &[Option<ArgumentSource<'t>>],
         known: &[bool],
         relation: &Relation<'t>,
     ) -> Result<()> {
         let asked = columns.iter().zip(known).filter(|(_, known)| **known);
-        let asked: Vec<&Given<'t>> = asked.filter_map(|(given, _)| given.as_ref()).collect();
+        let asked: Vec<&ArgumentSource<'t>> =
+            asked.filter_map(|(given, _)| given.as_ref()).collect();
         for row in relation.rows() {
             let cells = asked.iter().map(|given| given.cell(row));
             rows.insert(cells, self.watch)?;
@@ -398,13 +427,13 @@ impl<'t> Context<'_, 't> {
         Ok(())
     }
 
-    fn find_rule(&self, call: &RuleCall) -> Result<Arc<Rule>> {
+    fn find_rule(&self, call: &RuleCall) -> Result<Arc<DatalogRule>> {
         let Some(rule) = self.rules.0.get(&call.name) else {
-            return wrong(format!("there is no rule {}", call.name));
+            return invalid_query(format!("the rule {} does not exist", call.name));
         };
         if rule.arity != call.arguments.len() {
-            return wrong(format!(
-                "the rule {} has {} arguments, and is called with {}",
+            return invalid_query(format!(
+                "the rule {} takes {} arguments and is called with {}",
                 call.name,
                 rule.arity,
                 call.arguments.len()
@@ -413,8 +442,8 @@ impl<'t> Context<'_, 't> {
         Ok(rule.clone())
     }
 
-    /// Runs `f` where nothing may call the rules that are being worked out.
-    pub(crate) fn negated<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Runs `f` inside a `not`, where calls of the rules that are being evaluated fail.
+    pub(crate) fn within_negation<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = {
             let mut recursion = self.recursion.borrow_mut();
             let active = recursion.active.len();
@@ -425,26 +454,31 @@ impl<'t> Context<'_, 't> {
         done
     }
 
-    /// The answers from one on, as rows of the variables that a rule is called with.
-    fn said(&self, key: &Key, arguments: &[Term], from: usize) -> Result<Relation<'t>> {
+    /// Returns the stored answers from `from` on, as rows of the variables in the call.
+    fn stored_answers(
+        &self,
+        key: &RuleKey,
+        arguments: &[PatternTerm],
+        from: usize,
+    ) -> Result<Relation<'t>> {
         let recursion = self.recursion.borrow();
         let Some(table) = recursion.tables.get(key) else {
-            return Ok(Relation::none(Vec::new()));
+            return Ok(Relation::empty(Vec::new()));
         };
-        self.as_called(&table.answers.relation, arguments, from)
+        self.answers_as_called(&table.answers.relation, arguments, from)
     }
 
-    /// Answers from one on, as rows of the variables that a rule is called with.
-    fn as_called(
+    /// Converts answers from `from` on to rows of the variables in the call.
+    fn answers_as_called(
         &self,
         answers: &Relation<'t>,
-        arguments: &[Term],
+        arguments: &[PatternTerm],
         from: usize,
     ) -> Result<Relation<'t>> {
         let mut vars: Vec<Var> = Vec::new();
         let mut columns = Vec::new();
         for (at, term) in arguments.iter().enumerate() {
-            if let Term::Var(var) = term
+            if let PatternTerm::Var(var) = term
                 && !vars.contains(var)
             {
                 vars.push(var.clone());
@@ -455,7 +489,7 @@ impl<'t> Context<'_, 't> {
             .iter()
             .enumerate()
             .filter_map(|(at, term)| match term {
-                Term::Constant(value) => Some((at, Cell::of_value(value))),
+                PatternTerm::Constant(value) => Some((at, Cell::from_value(value))),
                 _ => None,
             })
             .collect();
@@ -463,14 +497,14 @@ impl<'t> Context<'_, 't> {
             .iter()
             .enumerate()
             .filter_map(|(at, term)| match term {
-                Term::Var(_) => arguments[..at]
+                PatternTerm::Var(_) => arguments[..at]
                     .iter()
                     .position(|before| before == term)
                     .map(|before| (before, at)),
                 _ => None,
             })
             .collect();
-        let mut said = Distinct::new(vars);
+        let mut said = DistinctRows::new(vars);
         for at in from..answers.len() {
             let row = answers.row(at);
             let agrees = constants.iter().all(|(at, cell)| row[*at] == *cell)
@@ -482,7 +516,7 @@ impl<'t> Context<'_, 't> {
         Ok(said.relation)
     }
 
-    fn answer(&self, key: &Key, found: &Relation<'t>) -> Result<()> {
+    fn add_answers(&self, key: &RuleKey, found: &Relation<'t>) -> Result<()> {
         let mut recursion = self.recursion.borrow_mut();
         if let Some(table) = recursion.tables.get_mut(key) {
             for row in found.rows() {
@@ -492,13 +526,13 @@ impl<'t> Context<'_, 't> {
         Ok(())
     }
 
-    /// Works out everything that is asked of rules which call each other.
-    fn work_out(&self, source: &Name, rule: &Rule, known: &[bool]) -> Result<()> {
-        if let ([_], Some(chain)) = (&rule.together[..], Chain::of(rule, known)) {
-            return self.follow(source, rule, known, &chain);
+    /// Evaluates the demands of a group of recursive rules to a fixpoint.
+    fn evaluate_group(&self, source: &Name, rule: &DatalogRule, known: &[bool]) -> Result<()> {
+        if let ([_], Some(chain)) = (&rule.recursion_group[..], Chain::from_rule(rule, known)) {
+            return self.evaluate_chain(source, rule, known, &chain);
         }
-        let rules: Vec<Arc<Rule>> = rule
-            .together
+        let rules: Vec<Arc<DatalogRule>> = rule
+            .recursion_group
             .iter()
             .filter_map(|name| self.rules.0.get(name).cloned())
             .collect();
@@ -512,13 +546,13 @@ impl<'t> Context<'_, 't> {
                     let table = recursion
                         .tables
                         .entry(key.clone())
-                        .or_insert_with(|| Table::new(rule.arity));
+                        .or_insert_with(|| RuleTable::new(rule.arity));
                     for demand in &mut table.demands {
                         let from = std::mem::replace(&mut demand.spread, demand.rows.len());
                         if from < demand.rows.len() {
                             asked.push((
                                 rule.clone(),
-                                demand.known.clone(),
+                                demand.is_bound.clone(),
                                 demand.rows.relation.tail(from, self.watch)?,
                             ));
                         }
@@ -535,33 +569,42 @@ impl<'t> Context<'_, 't> {
             for (rule, known, rows) in asked {
                 let key = (source.clone(), rule.name.clone());
                 for branch in &rule.branches {
-                    let start = named(&rows, &known, &branch.head);
-                    let clauses = asked_of(source, &branch.clauses);
+                    let start = rename_columns(&rows, &known, &branch.head);
+                    let clauses = with_source(source, &branch.clauses);
                     let found = self.solve(&clauses, start, &branch.head)?;
-                    self.answer(&key, &found)?;
+                    self.add_answers(&key, &found)?;
                 }
             }
             for (name, from) in said {
                 for rule in &rules {
-                    self.spread(source, rule, &name, from)?;
+                    self.propagate_answers(source, rule, &name, from)?;
                 }
             }
         }
     }
 
-    /// Takes the answers of a rule from one on through the branches of another that call it.
-    fn spread(&self, source: &Name, rule: &Rule, name: &Name, from: usize) -> Result<()> {
+    /// Passes the answers of the rule `name` from `from` on through the branches of `rule` that call it.
+    fn propagate_answers(
+        &self,
+        source: &Name,
+        rule: &DatalogRule,
+        name: &Name,
+        from: usize,
+    ) -> Result<()> {
         let key = (source.clone(), rule.name.clone());
         for branch in &rule.branches {
-            let clauses = asked_of(source, &branch.clauses);
+            let clauses = with_source(source, &branch.clauses);
             for (at, clause) in clauses.iter().enumerate() {
-                let Clause::Rule(call) = clause else { continue };
+                let DatalogClause::Rule(call) = clause else {
+                    continue;
+                };
                 if call.name != *name || call.source != *source {
                     continue;
                 }
-                let resolved = self.without_names(call, &Relation::unit())?;
+                let resolved = self.resolve_names(call, &Relation::unit())?;
                 let call = resolved.as_ref().map_or(call, |(call, _)| call);
-                let said = self.said(&(source.clone(), name.clone()), &call.arguments, from)?;
+                let said =
+                    self.stored_answers(&(source.clone(), name.clone()), &call.arguments, from)?;
                 let mut rest = clauses.to_vec();
                 rest.remove(at);
                 let demands: Vec<Relation<'t>> = {
@@ -571,7 +614,9 @@ impl<'t> Context<'_, 't> {
                     demands
                         .iter()
                         .filter(|demand| demand.rows.len() > 0)
-                        .map(|demand| named(&demand.rows.relation, &demand.known, &branch.head))
+                        .map(|demand| {
+                            rename_columns(&demand.rows.relation, &demand.is_bound, &branch.head)
+                        })
                         .collect()
                 };
                 for demand in demands {
@@ -582,63 +627,68 @@ impl<'t> Context<'_, 't> {
                         said.clone()
                     };
                     let found = self.solve(&rest, start, &branch.head)?;
-                    let found = found.matching(&demand, true, self.watch)?;
-                    self.answer(&key, &found)?;
+                    let found = found.semijoin(&demand, true, self.watch)?;
+                    self.add_answers(&key, &found)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// What was asked since this was called last.
-    fn new_demand(&self, key: &Key, arity: usize, known: &[bool]) -> Result<Relation<'t>> {
+    /// Returns the demand since the last call.
+    fn take_new_demand(&self, key: &RuleKey, arity: usize, known: &[bool]) -> Result<Relation<'t>> {
         let mut recursion = self.recursion.borrow_mut();
         let table = recursion
             .tables
             .entry(key.clone())
-            .or_insert_with(|| Table::new(arity));
+            .or_insert_with(|| RuleTable::new(arity));
         table.spread = table.answers.len();
         let demand = table.demand(known);
         let from = std::mem::replace(&mut demand.spread, demand.rows.len());
         demand.rows.relation.tail(from, self.watch)
     }
 
-    /// What a branch says of the places that were reached last.
-    fn ask_from(
+    /// Evaluates a branch on the rows that were reached last.
+    fn evaluate_branch(
         &self,
-        round: &mut Round<'_, 't>,
-        clauses: &[Clause],
+        round: &mut ChainRound<'_, 't>,
+        clauses: &[DatalogClause],
         head: &[Var],
         wanted: &[Var],
     ) -> Result<Relation<'t>> {
         let given = head.iter().zip(round.known).filter(|(_, known)| **known);
         let given: Vec<&Var> = given.map(|(var, _)| var).collect();
-        let shape = Shape::of(clauses, &given, wanted);
+        let shape = ClauseShape::new(clauses, &given, wanted);
         let same = round
-            .asked
+            .evaluated
             .iter()
             .find(|(other, _)| Some(other) == shape.as_ref());
         if let Some((_, found)) = same {
             return Ok(found.clone());
         }
-        let start = renamed(&round.fresh, round.origins, round.known, head);
+        let start = rename_with_origins(&round.fresh, round.origins, round.known, head);
         let needed: Vec<Var> = round.origins.iter().chain(wanted).cloned().collect();
         let found = self.solve(clauses, start, &needed)?;
         round
-            .asked
+            .evaluated
             .extend(shape.map(|shape| (shape, found.clone())));
         Ok(found)
     }
 
-    /// Works out a rule that goes from what is known to what is known next: where it began is remembered, and what it says is
-    /// said once at each place that is reached.
-    fn follow(&self, source: &Name, rule: &Rule, known: &[bool], chain: &Chain) -> Result<()> {
+    /// Evaluates a chain rule: each reached row keeps its origin, and the answers are found once for each reached row.
+    fn evaluate_chain(
+        &self,
+        source: &Name,
+        rule: &DatalogRule,
+        known: &[bool],
+        chain: &Chain,
+    ) -> Result<()> {
         let key = (source.clone(), rule.name.clone());
-        let seeds = self.new_demand(&key, rule.arity, known)?;
+        let seeds = self.take_new_demand(&key, rule.arity, known)?;
         let origins: Vec<Var> = (0..seeds.vars.len())
             .map(|at| Var::new(format!("?@{at}")))
             .collect();
-        let mut reached = Distinct::new(
+        let mut reached = DistinctRows::new(
             origins
                 .iter()
                 .cloned()
@@ -652,19 +702,19 @@ impl<'t> Context<'_, 't> {
         while from < reached.len() {
             let fresh = reached.relation.tail(from, self.watch)?;
             from = reached.len();
-            let mut round = Round {
+            let mut round = ChainRound {
                 known,
                 origins: &origins,
                 fresh,
-                asked: Vec::new(),
+                evaluated: Vec::new(),
             };
             for (at, branch) in rule.branches.iter().enumerate() {
-                let mut clauses = asked_of(source, &branch.clauses).into_owned();
+                let mut clauses = with_source(source, &branch.clauses).into_owned();
                 if let Some(call_at) = chain.calls[at] {
-                    let Clause::Rule(call) = clauses.remove(call_at) else {
+                    let DatalogClause::Rule(call) = clauses.remove(call_at) else {
                         continue;
                     };
-                    let terms: Vec<&Term> = call
+                    let terms: Vec<&PatternTerm> = call
                         .arguments
                         .iter()
                         .zip(known)
@@ -673,11 +723,12 @@ impl<'t> Context<'_, 't> {
                         .collect();
                     let mut wanted = Vec::new();
                     for term in &terms {
-                        if let Term::Var(var) = term {
-                            super::ast::add(&mut wanted, var);
+                        if let PatternTerm::Var(var) = term {
+                            super::ast::push_unique(&mut wanted, var);
                         }
                     }
-                    let found = self.ask_from(&mut round, &clauses, &branch.head, &wanted)?;
+                    let found =
+                        self.evaluate_branch(&mut round, &clauses, &branch.head, &wanted)?;
                     let column = |var: &Var| {
                         let place = wanted.iter().position(|own| own == var);
                         origins.len() + place.unwrap_or(0)
@@ -685,14 +736,14 @@ impl<'t> Context<'_, 't> {
                     let constants: Vec<Option<Cell<'t>>> = terms
                         .iter()
                         .map(|term| match term {
-                            Term::Constant(value) => Some(Cell::of_value(value)),
+                            PatternTerm::Constant(value) => Some(Cell::from_value(value)),
                             _ => None,
                         })
                         .collect();
                     for row in found.rows() {
                         let next = terms.iter().zip(&constants).map(|(term, constant)| {
                             match (term, constant) {
-                                (Term::Var(var), _) => &row[column(var)],
+                                (PatternTerm::Var(var), _) => &row[column(var)],
                                 (_, Some(constant)) => constant,
                                 _ => &row[0],
                             }
@@ -707,8 +758,8 @@ impl<'t> Context<'_, 't> {
                         .filter(|(_, known)| !**known)
                         .map(|(var, _)| var.clone());
                     let free: Vec<Var> = free.collect();
-                    let found = self.ask_from(&mut round, &clauses, &branch.head, &free)?;
-                    let mut answers = Relation::none(places(rule.arity));
+                    let found = self.evaluate_branch(&mut round, &clauses, &branch.head, &free)?;
+                    let mut answers = Relation::empty(argument_vars(rule.arity));
                     for row in found.rows() {
                         let (mut origin, mut rest) =
                             (row[..origins.len()].iter(), row[origins.len()..].iter());
@@ -717,7 +768,7 @@ impl<'t> Context<'_, 't> {
                             .filter_map(|known| if *known { origin.next() } else { rest.next() });
                         answers.push(cells.cloned(), self.watch)?;
                     }
-                    self.answer(&key, &answers)?;
+                    self.add_answers(&key, &answers)?;
                 }
             }
         }
@@ -729,48 +780,47 @@ impl<'t> Context<'_, 't> {
     }
 }
 
-/// A step from the places that were reached last.
-struct Round<'r, 't> {
+/// A round of a chain, from the rows that were reached last.
+struct ChainRound<'r, 't> {
     known: &'r [bool],
     origins: &'r [Var],
     fresh: Relation<'t>,
-    /// What was asked: a branch often asks to be called again with what another says right away.
-    asked: Vec<(Shape, Relation<'t>)>,
+    /// The evaluated clauses: a recursive branch often evaluates the same clauses as the base branch.
+    evaluated: Vec<(ClauseShape, Relation<'t>)>,
 }
 
-/// Patterns and calls, and what is wanted of them, with variables named by what they are for: so it can be told whether two branches
-/// ask the same.
+/// Clauses and their wanted variables, with variables renamed by their roles, to recognize branches with the same clauses.
 #[derive(PartialEq)]
-struct Shape {
-    clauses: Vec<Clause>,
-    wanted: Vec<Term>,
+struct ClauseShape {
+    clauses: Vec<DatalogClause>,
+    wanted: Vec<PatternTerm>,
 }
 
-impl Shape {
-    /// Nothing where a branch asks for more than that.
-    fn of(clauses: &[Clause], given: &[&Var], wanted: &[Var]) -> Option<Self> {
+impl ClauseShape {
+    /// Returns `None` if a branch has other clauses than patterns and rule calls.
+    fn new(clauses: &[DatalogClause], given: &[&Var], wanted: &[Var]) -> Option<Self> {
         let mut own: Vec<Var> = Vec::new();
-        let mut named = |term: &Term| match term {
-            Term::Var(var) => {
+        let mut named = |term: &PatternTerm| match term {
+            PatternTerm::Var(var) => {
                 let name = if let Some(at) = given.iter().position(|other| *other == var) {
                     format!("?given{at}")
                 } else if let Some(at) = wanted.iter().position(|other| other == var) {
                     format!("?wanted{at}")
                 } else {
-                    super::ast::add(&mut own, var);
+                    super::ast::push_unique(&mut own, var);
                     let at = own.iter().position(|other| other == var);
                     format!("?own{}", at.unwrap_or(0))
                 };
-                Term::Var(Var::new(name))
+                PatternTerm::Var(Var::new(name))
             }
             other => other.clone(),
         };
         let each = clauses.iter().map(|clause| match clause {
-            Clause::Pattern(pattern) => Some(Clause::Pattern(Pattern {
+            DatalogClause::Pattern(pattern) => Some(DatalogClause::Pattern(DatomPattern {
                 source: pattern.source.clone(),
                 terms: pattern.terms.iter().map(&mut named).collect(),
             })),
-            Clause::Rule(call) => Some(Clause::Rule(RuleCall {
+            DatalogClause::Rule(call) => Some(DatalogClause::Rule(RuleCall {
                 source: call.source.clone(),
                 name: call.name.clone(),
                 arguments: call.arguments.iter().map(&mut named).collect(),
@@ -778,7 +828,9 @@ impl Shape {
             _ => None,
         });
         let clauses = each.collect::<Option<_>>()?;
-        let wanted = wanted.iter().map(|var| named(&Term::Var(var.clone())));
+        let wanted = wanted
+            .iter()
+            .map(|var| named(&PatternTerm::Var(var.clone())));
         Some(Self {
             clauses,
             wanted: wanted.collect(),
@@ -786,15 +838,20 @@ impl Shape {
     }
 }
 
-/// Rows of what is known, under the names that a branch has for it.
-fn named<'t>(rows: &Relation<'t>, known: &[bool], head: &[Var]) -> Relation<'t> {
+/// Renames the columns of bound arguments to the variables of a branch's head.
+fn rename_columns<'t>(rows: &Relation<'t>, known: &[bool], head: &[Var]) -> Relation<'t> {
     let mut named = rows.clone();
     let vars = head.iter().zip(known).filter(|(_, known)| **known);
     named.vars = vars.map(|(var, _)| var.clone()).collect();
     named
 }
 
-fn renamed<'t>(rows: &Relation<'t>, origins: &[Var], known: &[bool], head: &[Var]) -> Relation<'t> {
+fn rename_with_origins<'t>(
+    rows: &Relation<'t>,
+    origins: &[Var],
+    known: &[bool],
+    head: &[Var],
+) -> Relation<'t> {
     let mut renamed = rows.clone();
     let vars = head.iter().zip(known).filter(|(_, known)| **known);
     renamed.vars = origins
@@ -805,41 +862,45 @@ fn renamed<'t>(rows: &Relation<'t>, origins: &[Var], known: &[bool], head: &[Var
     renamed
 }
 
-/// A rule that goes from what is known to what is known next, and passes on what is not known as it is. Then it need not be worked
-/// out what it says of every place on the way, which is what makes one way of writing it as good as the other.
+/// A rule that calls itself with new values of its bound arguments and passes on its unbound arguments unchanged. Then the
+/// answers of intermediate rows need not be computed, so left- and right-recursive forms cost the same.
 struct Chain {
-    /// Where each branch calls the rule.
+    /// The position of the recursive call in each branch.
     calls: Vec<Option<usize>>,
 }
 
 impl Chain {
-    fn of(rule: &Rule, known: &[bool]) -> Option<Self> {
+    fn from_rule(rule: &DatalogRule, known: &[bool]) -> Option<Self> {
         if !known.contains(&true) || !known.contains(&false) {
             return None;
         }
         let calls: Option<Vec<Option<usize>>> = rule
             .branches
             .iter()
-            .map(|branch| Self::call(rule, branch, known))
+            .map(|branch| Self::find_recursive_call(rule, branch, known))
             .collect();
         let calls = calls?;
         calls.iter().any(Option::is_some).then_some(Self { calls })
     }
 
-    /// Where a branch calls the rule, if it does; `None` where it does so in another way.
+    /// Returns the position of the recursive call in a branch, if there is one; `None` if the call does not form a chain.
     #[expect(
         clippy::option_option,
         reason = "there is no call, or none that will do"
     )]
-    fn call(rule: &Rule, branch: &Branch, known: &[bool]) -> Option<Option<usize>> {
+    fn find_recursive_call(
+        rule: &DatalogRule,
+        branch: &RuleBranch,
+        known: &[bool],
+    ) -> Option<Option<usize>> {
         let mut at = None;
         for (own, clause) in branch.clauses.iter().enumerate() {
             let mut called = Vec::new();
-            clause.calls(&mut called);
+            clause.called_rules(&mut called);
             if !called.contains(&rule.name) {
                 continue;
             }
-            if at.is_some() || !matches!(clause, Clause::Rule(_)) {
+            if at.is_some() || !matches!(clause, DatalogClause::Rule(_)) {
                 return None;
             }
             at = Some(own);
@@ -847,7 +908,7 @@ impl Chain {
         let Some(at) = at else {
             return Some(None);
         };
-        let Clause::Rule(call) = &branch.clauses[at] else {
+        let DatalogClause::Rule(call) = &branch.clauses[at] else {
             return None;
         };
         if call.source.as_str() != "$" {
@@ -863,13 +924,13 @@ impl Chain {
         let given: Vec<&Var> = given.map(|(var, _)| var).collect();
         for ((term, head), known) in call.arguments.iter().zip(&branch.head).zip(known) {
             let fits = match (term, known) {
-                (Term::Constant(_), true) => true,
-                (Term::Var(var), true) => others.contains(var) || given.contains(&var),
-                (Term::Var(var), false) => {
+                (PatternTerm::Constant(_), true) => true,
+                (PatternTerm::Var(var), true) => others.contains(var) || given.contains(&var),
+                (PatternTerm::Var(var), false) => {
                     let once = call
                         .arguments
                         .iter()
-                        .filter(|term| **term == Term::Var(var.clone()))
+                        .filter(|term| **term == PatternTerm::Var(var.clone()))
                         .count()
                         == 1;
                     var == head && !others.contains(var) && once

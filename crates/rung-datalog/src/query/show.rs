@@ -1,10 +1,10 @@
-//! Clauses as they are written.
+//! Formatting of clauses as query text.
 
-use super::ast::{Argument, Binding, Call, Clause, Term};
+use super::ast::{Binding, CallArgument, DatalogClause, FunctionCall, PatternTerm};
 
-pub(crate) fn clause(clause: &Clause) -> String {
+pub(crate) fn clause(clause: &DatalogClause) -> String {
     match clause {
-        Clause::Pattern(pattern) => {
+        DatalogClause::Pattern(pattern) => {
             let source = if pattern.source.as_str() == "$" {
                 String::new()
             } else {
@@ -12,40 +12,40 @@ pub(crate) fn clause(clause: &Clause) -> String {
             };
             format!("[{source}{}]", terms(&pattern.terms))
         }
-        Clause::Predicate(call) => format!("[{}]", self::call(call)),
-        Clause::Function(call, binding) => {
+        DatalogClause::Predicate(call) => format!("[{}]", self::call(call)),
+        DatalogClause::Function(call, binding) => {
             format!("[{} {}]", self::call(call), self::binding(binding))
         }
-        Clause::Not(not) => format!("(not {})", clauses(&not.clauses)),
-        Clause::Or(or) => {
+        DatalogClause::Not(not) => format!("(not {})", clauses(&not.clauses)),
+        DatalogClause::Or(or) => {
             let branches = or.branches.iter().map(|branch| match &branch[..] {
                 [only] => self::clause(only),
                 branch => format!("(and {})", clauses(branch)),
             });
             format!("(or {})", branches.collect::<Vec<_>>().join(" "))
         }
-        Clause::Rule(call) => format!("({} {})", call.name, terms(&call.arguments)),
+        DatalogClause::Rule(call) => format!("({} {})", call.name, terms(&call.arguments)),
     }
 }
 
-fn clauses(clauses: &[Clause]) -> String {
+fn clauses(clauses: &[DatalogClause]) -> String {
     clauses.iter().map(clause).collect::<Vec<_>>().join(" ")
 }
 
-fn terms(terms: &[Term]) -> String {
+fn terms(terms: &[PatternTerm]) -> String {
     let each = terms.iter().map(|term| match term {
-        Term::Blank => "_".to_owned(),
-        Term::Var(var) => var.to_string(),
-        Term::Constant(value) => value.to_string(),
+        PatternTerm::Blank => "_".to_owned(),
+        PatternTerm::Var(var) => var.to_string(),
+        PatternTerm::Constant(value) => value.to_string(),
     });
     each.collect::<Vec<_>>().join(" ")
 }
 
-fn call(call: &Call) -> String {
+fn call(call: &FunctionCall) -> String {
     let arguments = call.arguments.iter().map(|argument| match argument {
-        Argument::Var(name) | Argument::Source(name) => name.to_string(),
-        Argument::Constant(value) | Argument::Form(value) => value.to_string(),
-        Argument::Call(inner) => self::call(inner),
+        CallArgument::Var(name) | CallArgument::Source(name) => name.to_string(),
+        CallArgument::Constant(value) | CallArgument::Form(value) => value.to_string(),
+        CallArgument::Call(inner) => self::call(inner),
     });
     let parts: Vec<String> = std::iter::once(call.function.to_string())
         .chain(arguments)

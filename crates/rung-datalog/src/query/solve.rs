@@ -1,4 +1,4 @@
-//! How clauses are made to hold together: one after the other, each time the one that leaves least.
+//! Evaluation of clauses: one after the other in the order of the plan.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,35 +7,36 @@ use std::time::Instant;
 use rung_edn::{Name, Value};
 
 use super::ast::{
-    Argument, Binding, Call, Clause, Not, Or, Pattern, Rules, Term, Var, add, filled_in,
+    Binding, CallArgument, DatalogClause, DatomPattern, FunctionCall, NotClause, OrClause,
+    PatternTerm, RuleSet, Var, push_unique, substitute,
 };
 use super::cell::Cell;
 use super::functions;
-use super::names::EntityPlaces;
-use super::pattern::Scan;
-use super::plan::Plan;
-use super::relation::{Distinct, Relation};
+use super::names::EntityPositions;
+use super::pattern::PatternScan;
+use super::plan::QueryPlan;
+use super::relation::{DistinctRows, Relation};
 use super::rules::Recursion;
 use super::star::Star;
-use super::watch::Watch;
-use crate::db::Moment;
+use super::watch::QueryWatch;
+use crate::db::Snapshot;
 use crate::{Error, Result};
 
-/// Where facts come from.
-pub(crate) enum Source<'t> {
-    Db(Moment<'t>),
-    /// Tuples that were given.
-    Rows(Tuples),
+/// A source of facts.
+pub(crate) enum FactSource<'t> {
+    Db(Snapshot<'t>),
+    /// Tuples of an input.
+    Rows(InputTuples),
 }
 
-/// Tuples that were given to a query.
-pub(crate) struct Tuples {
+/// Tuples of a query input.
+pub(crate) struct InputTuples {
     pub(crate) rows: Vec<Value>,
-    /// The places of tuples where lookup refs or idents stand, or what looks like one.
+    /// For each column, true if it has a value that can be a lookup ref or an ident.
     pub(super) names: Vec<bool>,
 }
 
-impl Tuples {
+impl InputTuples {
     pub(crate) fn new(rows: Vec<Value>) -> Self {
         let mut names = Vec::new();
         for items in rows.iter().filter_map(Value::as_sequence) {
@@ -48,66 +49,66 @@ impl Tuples {
     }
 }
 
-/// Whether a value can name an entity: a lookup ref or an ident.
+/// Returns true if a value can be a lookup ref or an ident.
 fn is_name(value: &Value) -> bool {
     matches!(value, Value::Keyword(_) | Value::Vector(_) | Value::List(_))
 }
 
-/// Everything that a query works with.
-pub(crate) struct Context<'q, 't> {
-    pub(crate) sources: HashMap<Name, Source<'t>>,
-    pub(crate) rules: Rules,
-    pub(crate) watch: &'q Watch,
+/// The state of a running query.
+pub(crate) struct QueryContext<'q, 't> {
+    pub(crate) sources: HashMap<Name, FactSource<'t>>,
+    pub(crate) rules: RuleSet,
+    pub(crate) watch: &'q QueryWatch,
     pub(crate) recursion: RefCell<Recursion<'t>>,
-    pub(crate) entity_places: EntityPlaces,
-    /// What was done, where somebody wants to know.
-    pub(crate) steps: Option<RefCell<Vec<Step>>>,
-    /// Clauses within clauses.
+    pub(crate) entity_places: EntityPositions,
+    /// The evaluated steps, if they are recorded.
+    pub(crate) steps: Option<RefCell<Vec<PlanStep>>>,
+    /// Depth of nested clauses.
     pub(crate) depth: std::cell::Cell<usize>,
 }
 
-/// A step of a plan.
+/// An evaluated step of a plan.
 #[derive(Debug, Clone)]
-pub struct Step {
-    /// How deep within other steps it was done.
+pub struct PlanStep {
+    /// The depth of nesting in other steps.
     pub depth: usize,
-    /// The clause.
+    /// The clause as query text.
     pub clause: String,
-    /// In which way it was done.
-    pub way: &'static str,
-    /// How often it was done.
+    /// The evaluation method, such as `scan` or `look up`.
+    pub method: &'static str,
+    /// The number of evaluations.
     pub times: usize,
-    /// How many rows were expected, the first time.
+    /// The estimated number of rows at the first evaluation.
     pub expected: Option<usize>,
-    /// How many rows there were after it, over all times.
+    /// The total number of rows after the step.
     pub rows: usize,
-    /// How long it took, in microseconds, over all times.
-    pub us: u64,
+    /// The total time in microseconds.
+    pub elapsed_us: u64,
 }
 
 const MAX_DEPTH: usize = 64;
 
-fn wrong<T>(why: impl Into<String>) -> Result<T> {
+fn invalid_query<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::Query(why.into()))
 }
 
-impl<'t> Context<'_, 't> {
-    pub(crate) fn source(&self, name: &Name) -> Result<&Source<'t>> {
+impl<'t> QueryContext<'_, 't> {
+    pub(crate) fn source(&self, name: &Name) -> Result<&FactSource<'t>> {
         self.sources
             .get(name)
-            .ok_or_else(|| Error::Query(format!("the source {name} is not among the inputs")))
+            .ok_or_else(|| Error::Query(format!("the source {name} is not an input")))
     }
 
-    pub(crate) fn moment(&self, name: &Name) -> Result<&Moment<'t>> {
+    pub(crate) fn snapshot(&self, name: &Name) -> Result<&Snapshot<'t>> {
         match self.source(name)? {
-            Source::Db(moment) => Ok(moment),
-            Source::Rows(_) => wrong(format!("the source {name} is no database")),
+            FactSource::Db(moment) => Ok(moment),
+            FactSource::Rows(_) => invalid_query(format!("the source {name} is not a database")),
         }
     }
 
-    pub(crate) fn note(
+    pub(crate) fn record_step(
         &self,
-        clause: &Clause,
+        clause: &DatalogClause,
         way: &'static str,
         expected: Option<usize>,
         rows: usize,
@@ -117,30 +118,31 @@ impl<'t> Context<'_, 't> {
             let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
             let (depth, clause) = (self.depth.get(), super::show::clause(clause));
             let mut steps = steps.borrow_mut();
-            let same =
-                |step: &&mut Step| step.depth == depth && step.clause == clause && step.way == way;
-            // What is done over and over is told once.
+            let same = |step: &&mut PlanStep| {
+                step.depth == depth && step.clause == clause && step.method == way
+            };
+            // Repeated steps are summed up.
             if let Some(step) = steps.iter_mut().rev().find(same) {
                 step.times += 1;
                 step.rows += rows;
-                step.us += us;
+                step.elapsed_us += us;
                 return;
             }
-            steps.push(Step {
+            steps.push(PlanStep {
                 depth,
                 clause,
-                way,
+                method: way,
                 times: 1,
                 expected,
                 rows,
-                us,
+                elapsed_us: us,
             });
         }
     }
 
-    fn deeper<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn with_depth<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
         if self.depth.get() == MAX_DEPTH {
-            return wrong(format!("clauses are nested deeper than {MAX_DEPTH}"));
+            return invalid_query(format!("clauses are nested deeper than {MAX_DEPTH} levels"));
         }
         self.depth.set(self.depth.get() + 1);
         let done = f();
@@ -148,81 +150,81 @@ impl<'t> Context<'_, 't> {
         done
     }
 
-    /// The rows for which the clauses hold, with the variables that are needed.
+    /// Returns the rows for which the clauses hold, with the columns `needed`.
     pub(crate) fn solve(
         &self,
-        clauses: &[Clause],
+        clauses: &[DatalogClause],
         start: Relation<'t>,
         needed: &[Var],
     ) -> Result<Relation<'t>> {
-        self.by_plan(
-            &mut Plan::default(),
+        self.solve_by_plan(
+            &mut QueryPlan::default(),
             clauses.iter().collect(),
             start,
             needed,
         )
     }
 
-    /// The same by a plan, which is made anew where it does not come true.
-    pub(crate) fn by_plan<'c>(
+    /// Evaluates clauses by a plan, and plans again if an estimate is wrong.
+    pub(crate) fn solve_by_plan<'c>(
         &self,
-        plan: &mut Plan<'c>,
-        mut todo: Vec<&'c Clause>,
+        plan: &mut QueryPlan<'c>,
+        mut todo: Vec<&'c DatalogClause>,
         mut relation: Relation<'t>,
         needed: &[Var],
     ) -> Result<Relation<'t>> {
         while !todo.is_empty() {
             if relation.is_empty() {
-                return Ok(Relation::none(needed.to_vec()));
+                return Ok(Relation::empty(needed.to_vec()));
             }
-            self.watch.look()?;
-            let (at, expected) = match ready(&todo, &relation, needed) {
+            self.watch.check()?;
+            let (at, expected) = match ready_clause(&todo, &relation, needed) {
                 Some(at) => (at, None),
-                None => self.next(plan, &todo, &relation)?,
+                None => self.next_clause(plan, &todo, &relation)?,
             };
             let began = Instant::now();
-            if let Some((joined, done)) = self.star(&todo, at, &relation)? {
+            if let Some((joined, done)) = self.join_star(&todo, at, &relation)? {
                 let mut places: Vec<usize> = done;
                 places.sort_unstable();
-                let clauses: Vec<&Clause> =
+                let clauses: Vec<&DatalogClause> =
                     places.iter().rev().map(|at| todo.remove(*at)).collect();
-                relation = self.needed_later(joined, &todo, needed)?;
-                let expected = plan.leave_out(&clauses);
+                relation = self.drop_unneeded(joined, &todo, needed)?;
+                let expected = plan.skip_done(&clauses);
                 for clause in clauses.into_iter().rev() {
-                    self.note(clause, "merge", expected, relation.len(), began);
+                    self.record_step(clause, "merge", expected, relation.len(), began);
                 }
                 continue;
             }
             let clause = todo.remove(at);
-            let (joined, way) = self.apply(clause, &todo, relation, needed)?;
-            relation = self.needed_later(joined, &todo, needed)?;
-            self.note(clause, way, expected, relation.len(), began);
+            let (joined, way) = self.apply_clause(clause, &todo, relation, needed)?;
+            relation = self.drop_unneeded(joined, &todo, needed)?;
+            self.record_step(clause, way, expected, relation.len(), began);
         }
         for var in needed {
             if relation.column(var).is_none() {
                 if relation.is_empty() {
-                    return Ok(Relation::none(needed.to_vec()));
+                    return Ok(Relation::empty(needed.to_vec()));
                 }
-                return wrong(format!("nothing gives {var} a value"));
+                return invalid_query(format!("no clause or input binds {var}"));
             }
         }
-        if relation.distinct && relation.vars == needed {
+        if relation.is_distinct && relation.vars == needed {
             return Ok(relation);
         }
         relation.project(needed, self.watch)
     }
 
-    /// Which clause is next, and how many rows there should be after it.
-    pub(crate) fn next<'c>(
+    /// Returns the next clause, and the estimated number of rows after it.
+    pub(crate) fn next_clause<'c>(
         &self,
-        plan: &mut Plan<'c>,
-        todo: &[&'c Clause],
+        plan: &mut QueryPlan<'c>,
+        todo: &[&'c DatalogClause],
         relation: &Relation<'t>,
     ) -> Result<(usize, Option<usize>)> {
-        if !plan.holds(relation.len()) {
-            plan.turn_to(self.plan(todo, relation)?);
+        if !plan.is_on_track(relation.len()) {
+            plan.replace_order(self.plan(todo, relation)?);
         }
-        // One that is remembered may come too early, where others are no longer done at once.
+        // A clause of a stored order may come too early if clauses that were merged before are now evaluated one by one.
         for is_new in [false, true] {
             let next = plan.next().and_then(|(clause, rows)| {
                 let at = todo.iter().position(|own| std::ptr::eq(*own, clause))?;
@@ -232,7 +234,7 @@ impl<'t> Context<'_, 't> {
                 return Ok(next);
             }
             if !is_new {
-                plan.turn_to(self.plan(todo, relation)?);
+                plan.replace_order(self.plan(todo, relation)?);
             }
         }
         let mut missing = Vec::new();
@@ -242,27 +244,27 @@ impl<'t> Context<'_, 't> {
         missing.retain(|var| relation.column(var).is_none());
         let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
         let clause = super::show::clause(todo[0]);
-        wrong(format!(
-            "{clause} cannot be decided: nothing gives {} a value",
+        invalid_query(format!(
+            "{clause} cannot be evaluated: no clause or input binds {}",
             missing.join(", ")
         ))
     }
 
-    /// Does several patterns of one entity at once, where the next one is of those. The rows, and which clauses that were.
-    fn star(
+    /// Joins several patterns of one entity at once, if the next clause is one of them. Returns the rows and these clauses.
+    fn join_star(
         &self,
-        todo: &[&Clause],
+        todo: &[&DatalogClause],
         at: usize,
         relation: &Relation<'t>,
     ) -> Result<Option<(Relation<'t>, Vec<usize>)>> {
-        let Clause::Pattern(pattern) = todo[at] else {
+        let DatalogClause::Pattern(pattern) = todo[at] else {
             return Ok(None);
         };
-        let Source::Db(moment) = self.source(&pattern.source)? else {
+        let FactSource::Db(moment) = self.source(&pattern.source)? else {
             return Ok(None);
         };
-        let is_possible = |clause: &Clause| self.is_possible(clause, todo, relation);
-        let Some(star) = Star::of(moment, todo, at, relation, &is_possible)? else {
+        let is_possible = |clause: &DatalogClause| self.is_possible(clause, todo, relation);
+        let Some(star) = Star::find(moment, todo, at, relation, &is_possible)? else {
             return Ok(None);
         };
         Ok(Some((
@@ -271,11 +273,11 @@ impl<'t> Context<'_, 't> {
         )))
     }
 
-    /// Lets go of what nobody needs any more.
-    pub(crate) fn needed_later(
+    /// Drops the columns that no remaining clause needs.
+    pub(crate) fn drop_unneeded(
         &self,
         relation: Relation<'t>,
-        todo: &[&Clause],
+        todo: &[&DatalogClause],
         needed: &[Var],
     ) -> Result<Relation<'t>> {
         let mut wanted = needed.to_vec();
@@ -294,32 +296,32 @@ impl<'t> Context<'_, 't> {
         relation.project(&kept, self.watch)
     }
 
-    fn apply(
+    fn apply_clause(
         &self,
-        clause: &Clause,
-        todo: &[&Clause],
+        clause: &DatalogClause,
+        todo: &[&DatalogClause],
         relation: Relation<'t>,
         needed: &[Var],
     ) -> Result<(Relation<'t>, &'static str)> {
         match clause {
-            Clause::Pattern(pattern) => self.pattern(pattern, todo, &relation),
-            Clause::Predicate(call) if !has_all(call, &relation) => {
-                Ok((self.equated(call, &relation)?, "equate"))
+            DatalogClause::Pattern(pattern) => self.join_pattern(pattern, todo, &relation),
+            DatalogClause::Predicate(call) if !is_call_bound(call, &relation) => {
+                Ok((self.join_equality(call, &relation)?, "equate"))
             }
-            Clause::Predicate(call) => {
+            DatalogClause::Predicate(call) => {
                 let vars = relation.vars.clone();
                 let kept = relation.filter(self.watch, |row| {
-                    Ok(self.call(call, &vars, row)?.is_truthy())
+                    Ok(self.call_function(call, &vars, row)?.is_truthy())
                 })?;
                 Ok((kept, "filter"))
             }
-            Clause::Function(call, binding) => {
-                Ok((self.function(call, binding, &relation)?, "compute"))
+            DatalogClause::Function(call, binding) => {
+                Ok((self.join_function(call, binding, &relation)?, "compute"))
             }
-            Clause::Not(not) => {
+            DatalogClause::Not(not) => {
                 let mut all = todo.to_vec();
                 all.push(clause);
-                let shared = shared(clause, all.len() - 1, &all, &relation, needed);
+                let shared = shared_vars(clause, all.len() - 1, &all, &relation, needed);
                 let shared: Vec<Var> = shared
                     .into_iter()
                     .filter(|var| relation.column(var).is_some())
@@ -328,52 +330,55 @@ impl<'t> Context<'_, 't> {
                 clause.vars(&mut own);
                 if shared.is_empty() && !own.is_empty() {
                     let clause = super::show::clause(clause);
-                    return wrong(format!(
-                        "{clause} cannot be decided: none of its variables has a value"
+                    return invalid_query(format!(
+                        "{clause} cannot be evaluated: no other clause or input binds its variables"
                     ));
                 }
                 let seeds = relation.project(&shared, self.watch)?;
-                let holds =
-                    self.negated(|| self.deeper(|| self.solve(&not.clauses, seeds, &shared)))?;
-                Ok((relation.matching(&holds, false, self.watch)?, "leave out"))
+                let holds = self.within_negation(|| {
+                    self.with_depth(|| self.solve(&not.clauses, seeds, &shared))
+                })?;
+                Ok((relation.semijoin(&holds, false, self.watch)?, "leave out"))
             }
-            Clause::Or(or) => Ok((self.or(or, &relation)?, "either")),
-            Clause::Rule(call) => Ok((self.deeper(|| self.rule(call, &relation))?, "rule")),
+            DatalogClause::Or(or) => Ok((self.join_or(or, &relation)?, "either")),
+            DatalogClause::Rule(call) => {
+                Ok((self.with_depth(|| self.join_rule(call, &relation))?, "rule"))
+            }
         }
     }
 
-    /// Gives a variable the value that it must be equal to.
-    fn equated(&self, call: &Call, relation: &Relation<'t>) -> Result<Relation<'t>> {
+    /// Binds a variable to the value that it must be equal to.
+    fn join_equality(&self, call: &FunctionCall, relation: &Relation<'t>) -> Result<Relation<'t>> {
         let Some([one, other]) = equality(call) else {
-            return wrong(format!("{} is given what has no value", call.function));
+            return invalid_query(format!("an argument of {} is not bound", call.function));
         };
         let (column, fresh) = match (relation.column(one), relation.column(other)) {
             (Some(column), _) => (column, other),
             (None, Some(column)) => (column, one),
-            (None, None) => return wrong(format!("nothing gives {one} a value")),
+            (None, None) => return invalid_query(format!("no clause or input binds {one}")),
         };
-        let mut equated = Relation::none(relation.vars.iter().chain([fresh]).cloned().collect());
-        equated.distinct = relation.distinct;
-        equated.follows.clone_from(&relation.follows);
+        let mut equated = Relation::empty(relation.vars.iter().chain([fresh]).cloned().collect());
+        equated.is_distinct = relation.is_distinct;
+        equated.dependencies.clone_from(&relation.dependencies);
         let known = relation.vars[column].clone();
-        equated.follows.push((known, fresh.clone()));
+        equated.dependencies.push((known, fresh.clone()));
         for row in relation.rows() {
             equated.push(row.iter().chain([&row[column]]).cloned(), self.watch)?;
         }
         Ok(equated)
     }
 
-    fn or(&self, or: &Or, relation: &Relation<'t>) -> Result<Relation<'t>> {
-        let shared = or.shared();
+    fn join_or(&self, or: &OrClause, relation: &Relation<'t>) -> Result<Relation<'t>> {
+        let shared = or.shared_vars();
         let bound: Vec<Var> = shared
             .iter()
             .filter(|var| relation.column(var).is_some())
             .cloned()
             .collect();
         let seeds = relation.project(&bound, self.watch)?;
-        let mut all = Distinct::new(shared.clone());
+        let mut all = DistinctRows::new(shared.clone());
         for branch in &or.branches {
-            let found = self.deeper(|| self.solve(branch, seeds.clone(), &shared))?;
+            let found = self.with_depth(|| self.solve(branch, seeds.clone(), &shared))?;
             for row in found.rows() {
                 all.insert(row.iter(), self.watch)?;
             }
@@ -381,47 +386,51 @@ impl<'t> Context<'_, 't> {
         relation.join(&all.relation, self.watch)
     }
 
-    fn pattern(
+    fn join_pattern(
         &self,
-        pattern: &Pattern,
-        todo: &[&Clause],
+        pattern: &DatomPattern,
+        todo: &[&DatalogClause],
         relation: &Relation<'t>,
     ) -> Result<(Relation<'t>, &'static str)> {
         match self.source(&pattern.source)? {
-            Source::Db(moment) => {
-                let Some(scan) = Scan::new(moment, pattern, relation, todo)? else {
+            FactSource::Db(moment) => {
+                let Some(scan) = PatternScan::new(moment, pattern, relation, todo)? else {
                     let mut vars = relation.vars.clone();
-                    Clause::Pattern(pattern.clone()).vars(&mut vars);
-                    return Ok((Relation::none(vars), "nothing"));
+                    DatalogClause::Pattern(pattern.clone()).vars(&mut vars);
+                    return Ok((Relation::empty(vars), "nothing"));
                 };
                 let (joined, looked_up) = scan.join(relation, self.watch)?;
                 Ok((joined, if looked_up { "look up" } else { "scan" }))
             }
-            Source::Rows(given) => {
-                let facts = self.given_rows(pattern, &given.rows)?;
+            FactSource::Rows(given) => {
+                let facts = self.match_tuples(pattern, &given.rows)?;
                 Ok((relation.join(&facts, self.watch)?, "join"))
             }
         }
     }
 
-    /// What a pattern finds among tuples that were given.
-    pub(crate) fn given_rows(&self, pattern: &Pattern, given: &[Value]) -> Result<Relation<'t>> {
+    /// Returns the matches of a pattern in input tuples.
+    pub(crate) fn match_tuples(
+        &self,
+        pattern: &DatomPattern,
+        given: &[Value],
+    ) -> Result<Relation<'t>> {
         let mut vars = Vec::new();
-        Clause::Pattern(pattern.clone()).vars(&mut vars);
-        // What is given twice is there once.
-        let mut facts = Distinct::new(vars.clone());
+        DatalogClause::Pattern(pattern.clone()).vars(&mut vars);
+        // Duplicate tuples count once.
+        let mut facts = DistinctRows::new(vars.clone());
         'rows: for tuple in given {
             let items = functions::items(tuple)?;
             let mut cells: Vec<Option<Cell<'t>>> = vec![None; vars.len()];
             for (at, term) in pattern.terms.iter().enumerate() {
                 let item = items.get(at);
                 match (term, item) {
-                    (Term::Blank, _) => {}
+                    (PatternTerm::Blank, _) => {}
                     (_, None) => continue 'rows,
-                    (Term::Constant(value), Some(item)) if value != item => continue 'rows,
-                    (Term::Constant(_), _) => {}
-                    (Term::Var(var), Some(item)) => {
-                        let cell = Cell::of_value(item);
+                    (PatternTerm::Constant(value), Some(item)) if value != item => continue 'rows,
+                    (PatternTerm::Constant(_), _) => {}
+                    (PatternTerm::Var(var), Some(item)) => {
+                        let cell = Cell::from_value(item);
                         let own = vars.iter().position(|own| own == var).unwrap_or(0);
                         if cells[own].as_ref().is_some_and(|known| *known != cell) {
                             continue 'rows;
@@ -436,9 +445,9 @@ impl<'t> Context<'_, 't> {
         Ok(facts.relation)
     }
 
-    fn function(
+    fn join_function(
         &self,
-        call: &Call,
+        call: &FunctionCall,
         binding: &Binding,
         relation: &Relation<'t>,
     ) -> Result<Relation<'t>> {
@@ -451,28 +460,28 @@ impl<'t> Context<'_, 't> {
             .collect();
         let mut vars = relation.vars.clone();
         vars.extend(fresh.iter().cloned());
-        let mut extended = Relation::none(vars);
-        extended.follows.clone_from(&relation.follows);
-        extended.distinct = relation.distinct && matches!(binding, Binding::Var(_));
+        let mut extended = Relation::empty(vars);
+        extended.dependencies.clone_from(&relation.dependencies);
+        extended.is_distinct = relation.is_distinct && matches!(binding, Binding::Var(_));
         for row in relation.rows() {
             self.watch.step()?;
-            let value = self.call(call, &relation.vars, row)?;
+            let value = self.call_function(call, &relation.vars, row)?;
             if value.is_nil() && !matches!(binding, Binding::Ignore) {
                 continue;
             }
-            for found in bound(binding, &value)? {
+            for found in bind_value(binding, &value)? {
                 let agrees = found.iter().all(|(var, value)| match relation.column(var) {
-                    Some(column) => row[column] == Cell::of_value(value),
+                    Some(column) => row[column] == Cell::from_value(value),
                     None => true,
                 });
                 let cells = fresh.iter().map(|var| {
                     found
                         .iter()
                         .find(|(own, _)| own == var)
-                        .map(|(_, value)| Cell::of_value(value))
+                        .map(|(_, value)| Cell::from_value(value))
                 });
                 let cells: Option<Vec<Cell<'t>>> = cells.collect();
-                if let (true, Some(cells)) = (agrees && consistent(&found), cells) {
+                if let (true, Some(cells)) = (agrees && is_consistent(&found), cells) {
                     extended.push(row.iter().cloned().chain(cells), self.watch)?;
                 }
             }
@@ -480,15 +489,23 @@ impl<'t> Context<'_, 't> {
         Ok(extended)
     }
 
-    /// What a call gives for a row.
-    pub(crate) fn call(&self, call: &Call, vars: &[Var], row: &[Cell<'t>]) -> Result<Value> {
+    /// Evaluates a function call for a row.
+    pub(crate) fn call_function(
+        &self,
+        call: &FunctionCall,
+        vars: &[Var],
+        row: &[Cell<'t>],
+    ) -> Result<Value> {
         let of = |var: &Var| {
             let column = vars.iter().position(|own| own == var);
             let found = column.map(|column| &row[column]);
-            found.ok_or_else(|| Error::Query(format!("nothing gives {var} a value")))
+            found.ok_or_else(|| Error::Query(format!("no clause or input binds {var}")))
         };
-        // The commonest conditions need nothing to be understood.
-        if let [Argument::Var(one), Argument::Constant(Value::Long(other))] = &call.arguments[..]
+        // Fast path: comparisons with whole numbers need no decoding.
+        if let [
+            CallArgument::Var(one),
+            CallArgument::Constant(Value::Long(other)),
+        ] = &call.arguments[..]
             && let Cell::Long(one) = of(one)?
         {
             let holds = match call.function.as_str() {
@@ -508,8 +525,8 @@ impl<'t> Context<'_, 't> {
             match of(&call.function)?.value()? {
                 Value::Symbol(name) => name,
                 other => {
-                    return wrong(format!(
-                        "{} is {other}, which is no function's name",
+                    return invalid_query(format!(
+                        "{} is {other}, which is not the name of a function",
                         call.function
                     ));
                 }
@@ -517,23 +534,25 @@ impl<'t> Context<'_, 't> {
         } else {
             call.function.clone()
         };
-        let value = |argument: &Argument| match argument {
-            Argument::Var(var) => of(var)?.value(),
-            Argument::Constant(value) => Ok(value.clone()),
-            Argument::Call(inner) => self.call(inner, vars, row),
-            Argument::Form(form) => filled_in(form, &|var| of(var)?.value()),
-            Argument::Source(name) => wrong(format!("{function} is not given a source, as {name}")),
+        let value = |argument: &CallArgument| match argument {
+            CallArgument::Var(var) => of(var)?.value(),
+            CallArgument::Constant(value) => Ok(value.clone()),
+            CallArgument::Call(inner) => self.call_function(inner, vars, row),
+            CallArgument::Form(form) => substitute(form, &|var| of(var)?.value()),
+            CallArgument::Source(name) => {
+                invalid_query(format!("{function} does not take a source, such as {name}"))
+            }
         };
         match function.as_str() {
             "missing?" | "get-else" | "get-some" | "get-some-else" => {
-                self.of_entity(&function, &call.arguments, &value)
+                self.call_entity_function(&function, &call.arguments, &value)
             }
-            "q" => self.nested(&call.arguments, &value),
+            "q" => self.call_nested_query(&call.arguments, &value),
             "idoc-match" => self.matching_documents(&call.arguments, &value),
             "fulltext" | "vec-neighbors" | "embedding-neighbors" => {
-                self.alike(&function, &call.arguments, &value)
+                self.search_facts(&function, &call.arguments, &value)
             }
-            // What comes later is not worked out where what comes before decides.
+            // Short-circuit evaluation.
             "and" | "or" => {
                 let wanted = function.as_str() == "or";
                 let mut last = if wanted {
@@ -560,22 +579,24 @@ impl<'t> Context<'_, 't> {
         }
     }
 
-    /// Functions that look at an entity.
-    fn of_entity(
+    /// Calls a function that reads an entity.
+    fn call_entity_function(
         &self,
         function: &Name,
-        arguments: &[Argument],
-        value: &impl Fn(&Argument) -> Result<Value>,
+        arguments: &[CallArgument],
+        value: &impl Fn(&CallArgument) -> Result<Value>,
     ) -> Result<Value> {
-        let [Argument::Source(source), entity, rest @ ..] = arguments else {
-            return wrong(format!("{function} is given a source and an entity"));
+        let [CallArgument::Source(source), entity, rest @ ..] = arguments else {
+            return invalid_query(format!("{function} takes a source and an entity"));
         };
-        let moment = self.moment(source)?;
+        let moment = self.snapshot(source)?;
         let e = moment.entity_id(&value(entity)?)?;
         let rest = rest.iter().map(value).collect::<Result<Vec<_>>>()?;
         let first = |name: &Value| -> Result<Option<Value>> {
             let Some(name) = name.as_keyword() else {
-                return wrong(format!("{name} is no attribute: it is a keyword"));
+                return invalid_query(format!(
+                    "{name} is not an attribute; an attribute is a keyword"
+                ));
             };
             let (Some(e), Some(attribute)) = (e, moment.attribute(name)) else {
                 return Ok(None);
@@ -584,7 +605,9 @@ impl<'t> Context<'_, 't> {
         };
         match (function.as_str(), &rest[..]) {
             ("missing?", [name]) => Ok(Value::Bool(first(name)?.is_none())),
-            ("get-else", [_, Value::Nil]) => wrong("get-else has a default that is something"),
+            ("get-else", [_, Value::Nil]) => {
+                invalid_query("the default of get-else must not be nil")
+            }
             ("get-else", [name, default]) => Ok(first(name)?.unwrap_or_else(|| default.clone())),
             ("get-some" | "get-some-else", names) => {
                 let (names, default) = match names {
@@ -600,76 +623,85 @@ impl<'t> Context<'_, 't> {
                 }
                 Ok(default)
             }
-            _ => wrong(format!(
-                "{function} cannot be called with {} arguments",
+            _ => invalid_query(format!(
+                "{function} does not take {} arguments",
                 arguments.len()
             )),
         }
     }
 
-    /// A query within a query.
-    fn nested(
+    /// Runs a nested query.
+    fn call_nested_query(
         &self,
-        arguments: &[Argument],
-        value: &impl Fn(&Argument) -> Result<Value>,
+        arguments: &[CallArgument],
+        value: &impl Fn(&CallArgument) -> Result<Value>,
     ) -> Result<Value> {
         let Some((first, rest)) = arguments.split_first() else {
-            return wrong("q is given a query");
+            return invalid_query("q takes a query");
         };
-        let query = super::Prepared::new(&value(first)?)?;
+        let query = super::PreparedQuery::new(&value(first)?)?;
         let inputs = rest
             .iter()
             .map(|argument| match argument {
-                Argument::Source(name) => match self.source(name)? {
-                    Source::Db(moment) => Ok(super::Given::Db(moment.clone())),
-                    Source::Rows(given) => {
-                        Ok(super::Given::Value(Value::Vector(given.rows.clone())))
+                CallArgument::Source(name) => match self.source(name)? {
+                    FactSource::Db(moment) => Ok(super::InputValue::Db(moment.clone())),
+                    FactSource::Rows(given) => {
+                        Ok(super::InputValue::Value(Value::Vector(given.rows.clone())))
                     }
                 },
-                argument => Ok(super::Given::Value(value(argument)?)),
+                argument => Ok(super::InputValue::Value(value(argument)?)),
             })
             .collect::<Result<Vec<_>>>()?;
-        self.deeper(|| {
-            let (answer, _) = super::collected(&query, inputs, self.watch, None)?;
+        self.with_depth(|| {
+            let (answer, _) = super::run_collected(&query, inputs, self.watch, None)?;
             Ok(answer.into_value())
         })
     }
 }
 
-/// A clause that only takes away, or works out, and can do so: which is done before anything else.
-pub(crate) fn ready(todo: &[&Clause], relation: &Relation<'_>, needed: &[Var]) -> Option<usize> {
+/// Returns a clause that only filters or computes, and whose variables are bound. Such clauses are evaluated first.
+pub(crate) fn ready_clause(
+    todo: &[&DatalogClause],
+    relation: &Relation<'_>,
+    needed: &[Var],
+) -> Option<usize> {
     todo.iter()
         .enumerate()
         .position(|(at, clause)| match clause {
-            Clause::Predicate(call) => {
-                has_all(call, relation) || can_equate(call, at, todo, relation)
+            DatalogClause::Predicate(call) => {
+                is_call_bound(call, relation) || can_equate(call, at, todo, relation)
             }
-            Clause::Function(call, _) => has_all(call, relation),
-            Clause::Not(_) => shared(clause, at, todo, relation, needed)
+            DatalogClause::Function(call, _) => is_call_bound(call, relation),
+            DatalogClause::Not(_) => shared_vars(clause, at, todo, relation, needed)
                 .iter()
                 .all(|var| relation.column(var).is_some()),
             _ => false,
         })
 }
 
-/// The two variables that must be equal, where that is what a condition says.
-pub(crate) fn equality(call: &Call) -> Option<[&Var; 2]> {
+/// Returns the two variables of an `=` condition.
+pub(crate) fn equality(call: &FunctionCall) -> Option<[&Var; 2]> {
     match &call.arguments[..] {
-        [Argument::Var(one), Argument::Var(other)] if call.function.as_str() == "=" => {
+        [CallArgument::Var(one), CallArgument::Var(other)] if call.function.as_str() == "=" => {
             Some([one, other])
         }
         _ => None,
     }
 }
 
-/// Whether one of two variables that must be equal has a value, and the other would be given one by something else: then what is equal is
-/// found, instead of everything that may be.
-fn can_equate(call: &Call, at: usize, todo: &[&Clause], relation: &Relation<'_>) -> bool {
+/// Returns true if one of two equal variables is bound and a pattern would bind the other: binding it first lets the pattern look
+/// up only matching facts.
+fn can_equate(
+    call: &FunctionCall,
+    at: usize,
+    todo: &[&DatalogClause],
+    relation: &Relation<'_>,
+) -> bool {
     let Some(both) = equality(call) else {
         return false;
     };
     let has = |var: &Var| relation.column(var).is_some();
-    // A pattern takes a name for its entity, which is not equal to the name.
+    // A pattern resolves a name to its entity id, which is not equal to the name.
     let named = |column: usize| relation.rows().any(|row| row[column].is_name());
     let columns = both.iter().filter_map(|var| relation.column(var));
     if columns.into_iter().any(named) {
@@ -679,7 +711,7 @@ fn can_equate(call: &Call, at: usize, todo: &[&Clause], relation: &Relation<'_>)
         let mut others = todo.iter().enumerate().filter(|(other, _)| *other != at);
         others.any(|(_, clause)| {
             let mut vars = Vec::new();
-            if let Clause::Pattern(_) = clause {
+            if let DatalogClause::Pattern(_) = clause {
                 clause.vars(&mut vars);
             }
             vars.contains(var)
@@ -688,33 +720,36 @@ fn can_equate(call: &Call, at: usize, todo: &[&Clause], relation: &Relation<'_>)
     both.iter().any(|var| has(var)) && both.iter().all(|var| has(var) || is_given(var))
 }
 
-/// Whether everything that a call is given has a value.
-fn has_all(call: &Call, relation: &Relation<'_>) -> bool {
+/// Returns true if all variables of a call are bound.
+fn is_call_bound(call: &FunctionCall, relation: &Relation<'_>) -> bool {
     let mut vars = Vec::new();
     call.vars(&mut vars);
     vars.iter().all(|var| relation.column(var).is_some())
 }
 
-/// The variables that a `not` shares with what is around it.
-fn shared(
-    clause: &Clause,
+/// Returns the variables that a `not` shares with the surrounding clauses.
+fn shared_vars(
+    clause: &DatalogClause,
     at: usize,
-    todo: &[&Clause],
+    todo: &[&DatalogClause],
     relation: &Relation<'_>,
     needed: &[Var],
 ) -> Vec<Var> {
     let mut own = Vec::new();
     clause.vars(&mut own);
-    if let Clause::Not(Not {
+    if let DatalogClause::Not(NotClause {
         vars: Some(vars), ..
     }) = clause
     {
         return vars.clone();
     }
     let mut around = needed.to_vec();
-    relation.vars.iter().for_each(|var| add(&mut around, var));
+    relation
+        .vars
+        .iter()
+        .for_each(|var| push_unique(&mut around, var));
     for (other, clause) in todo.iter().enumerate() {
-        if other != at && !matches!(clause, Clause::Not(_)) {
+        if other != at && !matches!(clause, DatalogClause::Not(_)) {
             clause.vars(&mut around);
         }
     }
@@ -722,34 +757,34 @@ fn shared(
     own
 }
 
-/// Whether a variable that is given twice is given the same.
-fn consistent(found: &[(Var, Value)]) -> bool {
+/// Returns true if variables that occur twice have the same value.
+fn is_consistent(found: &[(Var, Value)]) -> bool {
     found.iter().enumerate().all(|(at, (var, value))| {
         let before = found[..at].iter().find(|(own, _)| own == var);
         before.is_none_or(|(_, known)| known == value)
     })
 }
 
-/// The values that a value gives to variables, once or several times.
-pub(crate) fn bound(binding: &Binding, value: &Value) -> Result<Vec<Vec<(Var, Value)>>> {
+/// Binds variables to the parts of a value. Returns one or several rows.
+pub(crate) fn bind_value(binding: &Binding, value: &Value) -> Result<Vec<Vec<(Var, Value)>>> {
     match binding {
         Binding::Ignore => Ok(vec![Vec::new()]),
         Binding::Var(var) => Ok(vec![vec![(var.clone(), value.clone())]]),
         Binding::Each(inner) => {
             let mut all = Vec::new();
             for item in functions::items(value)? {
-                all.extend(bound(inner, &item)?);
+                all.extend(bind_value(inner, &item)?);
             }
             Ok(all)
         }
         Binding::Tuple(parts) => {
             let items = functions::items(value)?;
             if items.len() < parts.len() {
-                return wrong(format!("{value} has fewer than {} parts", parts.len()));
+                return invalid_query(format!("{value} has fewer than {} items", parts.len()));
             }
             let mut all = vec![Vec::new()];
             for (part, item) in parts.iter().zip(&items) {
-                let found = bound(part, item)?;
+                let found = bind_value(part, item)?;
                 let mut next = Vec::with_capacity(all.len() * found.len());
                 for before in &all {
                     for one in &found {

@@ -1,4 +1,4 @@
-//! The bounds of a query: how long it may take, how much memory it may have, and whether anybody still waits.
+//! Enforcement of the limits of a running query: time, memory and cancellation.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -7,59 +7,59 @@ use std::time::{Duration, Instant};
 
 use crate::{Error, Result};
 
-/// How often the clock is looked at.
+/// Steps between two checks of the clock.
 const STEPS: u32 = 256;
 
-/// The bounds of a query under way, as one thread keeps to them.
+/// Enforces the limits of a running query in one thread.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    all: Arc<Limits>,
+pub(crate) struct QueryWatch {
+    limits: Arc<SharedLimits>,
     steps: Cell<u32>,
 }
 
-/// What all threads of a query keep to together.
+/// The limits and the memory count that all threads of a query share.
 #[derive(Debug)]
-pub(crate) struct Limits {
-    ends: Option<(Instant, u64)>,
+pub(crate) struct SharedLimits {
+    deadline: Option<(Instant, u64)>,
     cancelled: Option<Arc<AtomicBool>>,
     max_bytes: usize,
-    /// Bytes that are held.
+    /// Bytes in use.
     bytes: AtomicUsize,
 }
 
-impl Limits {
-    /// For another thread.
-    pub(crate) fn watch(self: &Arc<Self>) -> Watch {
-        Watch {
-            all: self.clone(),
+impl SharedLimits {
+    /// Creates a watch for another thread.
+    pub(crate) fn new_watch(self: &Arc<Self>) -> QueryWatch {
+        QueryWatch {
+            limits: self.clone(),
             steps: Cell::new(0),
         }
     }
 }
 
-impl Watch {
+impl QueryWatch {
     pub(crate) fn new(
         max_ms: Option<u64>,
         max_bytes: usize,
         cancelled: Option<Arc<AtomicBool>>,
     ) -> Self {
         let ends = |ms: u64| Some((Instant::now().checked_add(Duration::from_millis(ms))?, ms));
-        let limits = Limits {
-            ends: max_ms.and_then(ends),
+        let limits = SharedLimits {
+            deadline: max_ms.and_then(ends),
             cancelled,
             max_bytes,
             bytes: AtomicUsize::new(0),
         };
-        Arc::new(limits).watch()
+        Arc::new(limits).new_watch()
     }
 
-    pub(crate) fn limits(&self) -> &Arc<Limits> {
-        &self.all
+    pub(crate) fn limits(&self) -> &Arc<SharedLimits> {
+        &self.limits
     }
 
-    /// When it must be done.
-    pub(crate) fn ends(&self) -> Option<Instant> {
-        self.all.ends.map(|(end, _)| end)
+    /// Returns the deadline.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.limits.deadline.map(|(end, _)| end)
     }
 
     /// Counts one step of work.
@@ -70,18 +70,18 @@ impl Watch {
             return Ok(());
         }
         self.steps.set(0);
-        self.look()
+        self.check()
     }
 
-    /// Looks at the clock.
-    pub(crate) fn look(&self) -> Result<()> {
-        if let Some((end, max_ms)) = self.all.ends
+    /// Checks the deadline and the cancellation flag.
+    pub(crate) fn check(&self) -> Result<()> {
+        if let Some((end, max_ms)) = self.limits.deadline
             && Instant::now() >= end
         {
             return Err(Error::Timeout { max_ms });
         }
         if self
-            .all
+            .limits
             .cancelled
             .as_ref()
             .is_some_and(|flag| flag.load(Ordering::Relaxed))
@@ -92,25 +92,25 @@ impl Watch {
     }
 }
 
-/// Bytes that are taken before they are counted with those of others.
+/// Bytes that are counted locally before they are added to the shared count.
 const COUNTED_BYTES: usize = 16 << 10;
 
-/// Memory that a query holds, until this is dropped.
+/// Memory of a query that is counted until this value is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
-    /// What is counted with that of others, and what is not yet.
+pub(crate) struct MemoryReservation {
+    /// `counted`: bytes in the shared count. `bytes`: bytes that are not in it yet.
     counted: usize,
     bytes: usize,
-    all: Option<Arc<Limits>>,
+    all: Option<Arc<SharedLimits>>,
 }
 
-impl Held {
-    /// Takes more of it.
-    pub(crate) fn take(&mut self, bytes: usize, watch: &Watch) -> Result<()> {
+impl MemoryReservation {
+    /// Adds bytes. Fails if the query exceeds its memory limit.
+    pub(crate) fn reserve(&mut self, bytes: usize, watch: &QueryWatch) -> Result<()> {
         self.bytes += bytes;
         if self.bytes >= COUNTED_BYTES {
             let taken = std::mem::take(&mut self.bytes);
-            let all = self.all.get_or_insert_with(|| watch.all.clone());
+            let all = self.all.get_or_insert_with(|| watch.limits.clone());
             self.counted += taken;
             let held = all.bytes.fetch_add(taken, Ordering::Relaxed) + taken;
             if held > all.max_bytes {
@@ -122,8 +122,8 @@ impl Held {
         watch.step()
     }
 
-    /// Takes over what another holds.
-    pub(crate) fn take_over(&mut self, mut other: Self) {
+    /// Moves the bytes of another reservation to this one.
+    pub(crate) fn merge(&mut self, mut other: Self) {
         self.counted += std::mem::take(&mut other.counted);
         self.bytes += other.bytes;
         if self.all.is_none() {
@@ -132,7 +132,7 @@ impl Held {
     }
 }
 
-impl Clone for Held {
+impl Clone for MemoryReservation {
     fn clone(&self) -> Self {
         if let Some(all) = &self.all {
             all.bytes.fetch_add(self.counted, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Clone for Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         if let Some(all) = &self.all {
             all.bytes.fetch_sub(self.counted, Ordering::Relaxed);

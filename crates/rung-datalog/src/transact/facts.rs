@@ -1,48 +1,60 @@
-//! What a transaction makes of facts: in every table, and in everything that follows from them.
+//! Writing the facts of a transaction to every table, and updating everything that is derived from them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rung_edn::{Map, Value};
 
-use super::{Step, Transaction, conflict, is_tempid, wrong};
-use crate::datom::{Datom, Entity, ave_key, eav_key, encoded, in_key, is_cut, whole_key};
+use super::{StepResult, Transaction, conflict, invalid_transaction, is_tempid};
+use crate::datom::{
+    Datom, Entity, ave_key, eav_key, encode_value, is_truncated, long_value_key, to_key_bytes,
+};
 use crate::db::entity_value;
-use crate::document::{has_documents, patched, paths};
+use crate::document::{apply_patch, has_documents, paths};
 use crate::schema::{Attribute, Type};
 
-/// When an entity came, and when it changed.
-const CREATED: &str = "db/created-at";
-const UPDATED: &str = "db/updated-at";
+/// The attributes of the times when an entity was created and last changed.
+const CREATED_AT: &str = "db/created-at";
+const UPDATED_AT: &str = "db/updated-at";
 
 impl Transaction<'_, '_, '_> {
-    pub(super) fn add(&mut self, e: Entity, attribute: &Arc<Attribute>, value: &Value) -> Step<()> {
-        let value = self.value(attribute, value)?;
+    pub(super) fn add(
+        &mut self,
+        e: Entity,
+        attribute: &Arc<Attribute>,
+        value: &Value,
+    ) -> StepResult<()> {
+        let value = self.convert_value(attribute, value)?;
         if !attribute.sources().is_empty() {
-            // It is said by what it is made of; whoever repeats it may.
-            let said = self.moment().values(e, attribute.id)?;
+            // A tuple follows from its source attributes. Asserting its current value is allowed.
+            let said = self.snapshot().values(e, attribute.id)?;
             if said.first() == Some(&value) {
                 return Ok(());
             }
-            return Err(wrong(format!(
-                ":{} is made of other attributes: say those",
+            return Err(invalid_transaction(format!(
+                ":{} is a tuple of other attributes; set those instead",
                 attribute.name
             )));
         }
         self.set(e, attribute, &value)
     }
 
-    /// Makes a fact of it, in place of what was there where there can be one value alone.
-    pub(super) fn set(&mut self, e: Entity, attribute: &Arc<Attribute>, value: &Value) -> Step<()> {
-        let bytes = encoded(value);
-        let short = in_key(&bytes);
+    /// Adds a fact. Replaces the current value of an attribute of cardinality one.
+    pub(super) fn set(
+        &mut self,
+        e: Entity,
+        attribute: &Arc<Attribute>,
+        value: &Value,
+    ) -> StepResult<()> {
+        let bytes = encode_value(value);
+        let short = to_key_bytes(&bytes);
         let key = eav_key(e, attribute.id, &short);
         if self.batch.view().get(self.tables.eav, &key)?.is_some() {
             return Ok(());
         }
         if attribute.unique.is_some() {
             let holder = self
-                .moment()
+                .snapshot()
                 .holders(attribute.id, &bytes)?
                 .next()
                 .transpose()?;
@@ -50,14 +62,14 @@ impl Transaction<'_, '_, '_> {
                 && holder != e
             {
                 let why = format!(
-                    "entity {holder} has :{} {value}, which one entity alone can have",
+                    "entity {holder} has :{} {value} already, which must be unique",
                     attribute.name
                 );
                 return Err(conflict(why).into());
             }
         }
         if !attribute.many {
-            let before = self.moment().values(e, attribute.id)?;
+            let before = self.snapshot().values(e, attribute.id)?;
             for before in before {
                 self.remove(e, attribute, &before)?;
             }
@@ -67,10 +79,10 @@ impl Transaction<'_, '_, '_> {
         self.batch.put(self.tables.ave, &by_value, &[])?;
         self.samples
             .add(self.batch, self.tables.sample, attribute.id, &by_value)?;
-        if is_cut(&short) {
+        if is_truncated(&short) {
             self.batch.put(
                 self.tables.long,
-                &whole_key(e, attribute.id, &short),
+                &long_value_key(e, attribute.id, &short),
                 &bytes,
             )?;
         }
@@ -79,21 +91,21 @@ impl Transaction<'_, '_, '_> {
             paths::add(self.batch, self.tables.paths, own, paths::entries(value))?;
         }
         if let Some(domains) = self.indexes.domains(attribute.id) {
-            self.alike.note(domains, &key, value, true);
+            self.index_changes.record(domains, &key, value, true);
         }
-        self.changed(e, attribute, value, true);
+        self.record_change(e, attribute, value, true);
         Ok(())
     }
 
-    /// Takes a fact away. Whether it was one.
+    /// Removes a fact. Returns false if it does not exist.
     pub(super) fn remove(
         &mut self,
         e: Entity,
         attribute: &Arc<Attribute>,
         value: &Value,
-    ) -> Step<bool> {
-        let bytes = encoded(value);
-        let short = in_key(&bytes);
+    ) -> StepResult<bool> {
+        let bytes = encode_value(value);
+        let short = to_key_bytes(&bytes);
         if !self
             .batch
             .delete(self.tables.eav, &eav_key(e, attribute.id, &short))?
@@ -104,14 +116,14 @@ impl Transaction<'_, '_, '_> {
         self.batch.delete(self.tables.ave, &by_value)?;
         self.samples
             .remove(self.batch, self.tables.sample, attribute.id, &by_value)?;
-        if is_cut(&short) {
+        if is_truncated(&short) {
             self.batch
-                .delete(self.tables.long, &whole_key(e, attribute.id, &short))?;
+                .delete(self.tables.long, &long_value_key(e, attribute.id, &short))?;
         }
         if has_documents(attribute) {
             let mut entries = paths::entries(value);
-            // What another document of the entity says as well stays.
-            for other in self.moment().values(e, attribute.id)? {
+            // Keep the entries that another document of the entity also has.
+            for other in self.snapshot().values(e, attribute.id)? {
                 let others = paths::entries(&other);
                 entries.retain(|entry| !others.contains(entry));
             }
@@ -119,13 +131,13 @@ impl Transaction<'_, '_, '_> {
         }
         if let Some(domains) = self.indexes.domains(attribute.id) {
             let key = eav_key(e, attribute.id, &short);
-            self.alike.note(domains, &key, value, false);
+            self.index_changes.record(domains, &key, value, false);
         }
-        self.changed(e, attribute, value, false);
+        self.record_change(e, attribute, value, false);
         Ok(true)
     }
 
-    fn changed(&mut self, e: Entity, attribute: &Attribute, value: &Value, added: bool) {
+    fn record_change(&mut self, e: Entity, attribute: &Attribute, value: &Value, added: bool) {
         *self.counts.entry(attribute.id).or_default() += if added { 1 } else { -1 };
         self.datoms.push(Datom {
             e,
@@ -133,14 +145,19 @@ impl Transaction<'_, '_, '_> {
             v: value.clone(),
             added,
         });
-        for tuple in self.made_of.get(&attribute.name).into_iter().flatten() {
-            self.tuples.insert((e, *tuple));
+        for tuple in self
+            .tuples_by_source
+            .get(&attribute.name)
+            .into_iter()
+            .flatten()
+        {
+            self.stale_tuples.insert((e, *tuple));
         }
     }
 
-    /// Makes tuples what their parts are now.
-    pub(super) fn settle_tuples(&mut self) -> Step<()> {
-        // More is to be said of the same entity, perhaps.
+    /// Updates tuples to the current values of their parts.
+    pub(super) fn update_tuples(&mut self) -> StepResult<()> {
+        // Wait if the next operation is about the same entity: it may change more parts.
         let next = self
             .queue
             .front()
@@ -150,20 +167,20 @@ impl Transaction<'_, '_, '_> {
             .and_then(Value::as_i64)
             .and_then(|e| Entity::try_from(e).ok());
         let ready: Vec<(Entity, u32)> = self
-            .tuples
+            .stale_tuples
             .iter()
             .copied()
             .filter(|(e, _)| Some(*e) != next)
             .collect();
         for (e, a) in ready {
-            self.tuples.remove(&(e, a));
+            self.stale_tuples.remove(&(e, a));
             let Some(tuple) = self.schema.by_id(a).cloned() else {
                 continue;
             };
             let mut parts = Vec::new();
             for name in tuple.sources() {
                 let value = match self.schema.get(name) {
-                    Some(source) => self.moment().values(e, source.id)?.into_iter().next(),
+                    Some(source) => self.snapshot().values(e, source.id)?.into_iter().next(),
                     None => None,
                 };
                 parts.push(value.unwrap_or(Value::Nil));
@@ -177,13 +194,13 @@ impl Transaction<'_, '_, '_> {
         Ok(())
     }
 
-    /// Says of entities that changed when they did, and when they came.
-    pub(super) fn settle_times(&mut self) -> Step<()> {
+    /// Sets the update time of changed entities, and the creation time of new ones.
+    pub(super) fn update_timestamps(&mut self) -> StepResult<()> {
         let Some(now) = self.now else {
             return Ok(());
         };
         let mut times = Vec::new();
-        for name in [CREATED, UPDATED] {
+        for name in [CREATED_AT, UPDATED_AT] {
             let attribute = self.schema.get(&name.into()).cloned();
             times.push(attribute.unwrap_or_else(|| {
                 self.schema_grew = true;
@@ -192,7 +209,7 @@ impl Transaction<'_, '_, '_> {
         }
         let changed: BTreeSet<Entity> = self.datoms.iter().map(|datom| datom.e).collect();
         for e in changed.into_iter().collect::<Vec<_>>() {
-            let moment = self.moment();
+            let moment = self.snapshot();
             if !moment.exists(e)? {
                 continue;
             }
@@ -204,28 +221,28 @@ impl Transaction<'_, '_, '_> {
         Ok(())
     }
 
-    /// Takes away what an entity has of an attribute, and the parts that this leads to.
-    pub(super) fn remove_all(&mut self, e: Entity, attribute: &Arc<Attribute>) -> Step<()> {
+    /// Removes all values of an attribute of an entity, and their components.
+    pub(super) fn remove_all(&mut self, e: Entity, attribute: &Arc<Attribute>) -> StepResult<()> {
         let parts = self.remove_values(e, attribute)?;
         self.remove_entities(parts)
     }
 
-    /// Takes away everything of an entity, its parts, and what leads to it.
-    pub(super) fn remove_entity(&mut self, e: Entity) -> Step<()> {
+    /// Removes all facts of an entity, its components, and all references to it.
+    pub(super) fn remove_entity(&mut self, e: Entity) -> StepResult<()> {
         self.remove_entities(vec![e])
     }
 
-    /// Parts have parts, and there is no end to how deep: what is left to do waits here, and not on the stack.
-    fn remove_entities(&mut self, mut left: Vec<Entity>) -> Step<()> {
+    /// Removes entities and their components. Iterative, because components can be nested arbitrarily deep.
+    fn remove_entities(&mut self, mut left: Vec<Entity>) -> StepResult<()> {
         while let Some(e) = left.pop() {
-            left.extend(self.remove_own(e)?);
+            left.extend(self.remove_entity_facts(e)?);
         }
         Ok(())
     }
 
-    /// Takes away what an entity has of an attribute, and gives its parts.
-    fn remove_values(&mut self, e: Entity, attribute: &Arc<Attribute>) -> Step<Vec<Entity>> {
-        let values = self.moment().values(e, attribute.id)?;
+    /// Removes all values of an attribute of an entity. Returns its components.
+    fn remove_values(&mut self, e: Entity, attribute: &Arc<Attribute>) -> StepResult<Vec<Entity>> {
+        let values = self.snapshot().values(e, attribute.id)?;
         for value in &values {
             self.remove(e, attribute, value)?;
         }
@@ -234,17 +251,17 @@ impl Transaction<'_, '_, '_> {
         Ok(parts.filter_map(part).collect())
     }
 
-    /// Takes away everything of an entity and what leads to it, and gives its parts.
-    fn remove_own(&mut self, e: Entity) -> Step<Vec<Entity>> {
-        let moment = self.moment();
+    /// Removes all facts of an entity and all references to it. Returns its components.
+    fn remove_entity_facts(&mut self, e: Entity) -> StepResult<Vec<Entity>> {
+        let moment = self.snapshot();
         let mut own: Vec<u32> = Vec::new();
-        for fact in moment.of_entity(e, None)? {
+        for fact in moment.entity_facts(e, None)? {
             let (_, a, _) = fact?;
             if own.last() != Some(&a) {
                 own.push(a);
             }
         }
-        let target = encoded(&entity_value(e));
+        let target = encode_value(&entity_value(e));
         let mut leading = Vec::new();
         for attribute in self
             .schema
@@ -267,44 +284,49 @@ impl Transaction<'_, '_, '_> {
         Ok(parts)
     }
 
-    /// Changes a document of an entity: the one that it has, or the one of several that is named by what it is.
+    /// Patches a document of an entity. If the attribute can have several documents, `old` says which one.
     pub(super) fn patch(
         &mut self,
         e: &Value,
         a: &Value,
         old: Option<&Value>,
         changes: &Value,
-    ) -> Step<()> {
+    ) -> StepResult<()> {
         if is_tempid(e) {
-            return Err(wrong(format!("{e} is temporary: it has no document yet")));
+            return Err(invalid_transaction(format!(
+                "{e} is a temporary id and has no document"
+            )));
         }
-        let e = self.called(e)?;
+        let e = self.resolve_entity(e)?;
         let attribute = self.attribute(a)?;
         if !has_documents(&attribute) {
-            return Err(wrong(format!(":{} has no documents", attribute.name)));
+            return Err(invalid_transaction(format!(
+                ":{} is not a document attribute",
+                attribute.name
+            )));
         }
-        let before = self.moment().values(e, attribute.id)?;
+        let before = self.snapshot().values(e, attribute.id)?;
         let before = match (old, attribute.many) {
             (None, false) => before.into_iter().next(),
             (Some(old), true) => {
-                let old = self.value(&attribute, old)?;
+                let old = self.convert_value(&attribute, old)?;
                 let there = before.into_iter().find(|document| *document == old);
-                let missing = || wrong(format!("entity {e} has no document {old}"));
+                let missing = || invalid_transaction(format!("entity {e} has no document {old}"));
                 Some(there.ok_or_else(missing)?)
             }
             (Some(_), false) => {
                 let why = format!(
-                    ":{} has one document: say the changes alone",
+                    ":{} has one document; pass only the changes",
                     attribute.name
                 );
-                return Err(wrong(why));
+                return Err(invalid_transaction(why));
             }
             (None, true) => {
                 let why = format!(
-                    ":{} has several documents: say which one first",
+                    ":{} has several documents; pass the one to change first",
                     attribute.name
                 );
-                return Err(wrong(why));
+                return Err(invalid_transaction(why));
             }
         };
         if changes
@@ -314,7 +336,7 @@ impl Transaction<'_, '_, '_> {
             return Ok(());
         }
         let start = before.clone().unwrap_or_else(|| Value::Map(Map::new()));
-        let after = patched(start, changes)?;
+        let after = apply_patch(start, changes)?;
         if let Some(before) = before.filter(|before| attribute.many && *before != after) {
             self.remove(e, &attribute, &before)?;
         }
@@ -327,8 +349,8 @@ impl Transaction<'_, '_, '_> {
         attribute: &Arc<Attribute>,
         old: &Value,
         new: &Value,
-    ) -> Step<()> {
-        let there = self.moment().values(e, attribute.id)?;
+    ) -> StepResult<()> {
+        let there = self.snapshot().values(e, attribute.id)?;
         let shown = |values: &[Value]| match values {
             [] => "nothing".to_owned(),
             values => values
@@ -340,7 +362,7 @@ impl Transaction<'_, '_, '_> {
         let matches = if old.is_nil() {
             there.is_empty()
         } else {
-            let old = self.value(attribute, old)?;
+            let old = self.convert_value(attribute, old)?;
             there.contains(&old)
         };
         if !matches {

@@ -1,28 +1,28 @@
-//! `datalevin_add_document`: a text, to be found by its words.
+//! `datalevin_add_document`: adds a text to a full-text index.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, Text, Whether};
-use super::{Definition, read};
-use crate::asking::done;
-use crate::json::given;
+use super::{Definition, parameters, parse_input};
+use crate::asking::confirmation;
+use crate::json::parse_argument;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_add_document",
-    description: "Adds a text under a reference, in place of the one there.",
+    description: "Adds a text, or replaces the one with its reference.",
     writes: true,
     arguments: &[
-        ("searchIndex", Text, true),
-        ("docRef", Any, true),
-        ("docText", Text, true),
-        ("checkExist", Whether, false),
+        ("searchIndex", Text, true, parameters::SEARCH_INDEX),
+        ("docRef", Any, true, parameters::REFERENCE),
+        ("docText", Text, true, "The text"),
+        ("checkExist", Whether, false, "Ignored"),
     ],
     run: |asking, input| {
-        let input: Input = read(input)?;
+        let input: Input = parse_input(input)?;
         let texts = asking.texts(&input.search_index)?;
-        texts.add(&given(&input.doc_ref)?, &input.doc_text)?;
-        Ok(done("searchIndex", &input.search_index, "added"))
+        texts.add(&parse_argument(&input.doc_ref)?, &input.doc_text)?;
+        Ok(confirmation("searchIndex", &input.search_index, "added"))
     },
 };
 

@@ -1,4 +1,4 @@
-//! `datalevin_api_info`: what is here.
+//! `datalevin_api_info`: what this server supports.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::taker::MAX_LIMIT;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_api_info",
-    description: "What this server can do.",
+    description: "The features and limits of this server.",
     writes: false,
     arguments: &[],
     run: |asking, _| {

@@ -1,21 +1,21 @@
-//! `datalevin_close_database`: its id is good no longer.
+//! `datalevin_close_database`: closes a database and invalidates its id.
 
 use serde::Deserialize;
 
 use super::Kind::Text;
-use super::{Definition, read};
-use crate::asking::done;
+use super::{Definition, parameters, parse_input};
+use crate::asking::confirmation;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_close_database",
     description: "Closes a database.",
     writes: false,
-    arguments: &[("database", Text, true)],
+    arguments: &[("database", Text, true, parameters::DATABASE)],
     run: |asking, input| {
-        let input: Input = read(input)?;
+        let input: Input = parse_input(input)?;
         asking.database(&input.database)?;
         asking.state.handles.close(&input.database);
-        Ok(done("database", &input.database, "closed"))
+        Ok(confirmation("database", &input.database, "closed"))
     },
 };
 

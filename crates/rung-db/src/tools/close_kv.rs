@@ -1,21 +1,21 @@
-//! `datalevin_close_kv`: its id is good no longer.
+//! `datalevin_close_kv`: closes a key-value store and invalidates its id.
 
 use serde::Deserialize;
 
 use super::Kind::Text;
-use super::{Definition, read};
-use crate::asking::done;
+use super::{Definition, parameters, parse_input};
+use crate::asking::confirmation;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_close_kv",
     description: "Closes a key-value store and its indexes.",
     writes: false,
-    arguments: &[("kv", Text, true)],
+    arguments: &[("kv", Text, true, parameters::KV)],
     run: |asking, input| {
-        let input: Input = read(input)?;
+        let input: Input = parse_input(input)?;
         asking.kv(&input.kv)?;
         asking.state.handles.close(&input.kv);
-        Ok(done("kv", &input.kv, "closed"))
+        Ok(confirmation("kv", &input.kv, "closed"))
     },
 };
 

@@ -1,21 +1,21 @@
-//! `datalevin_close_search_index`: its id is good no longer.
+//! `datalevin_close_search_index`: closes a full-text index and invalidates its id.
 
 use serde::Deserialize;
 
 use super::Kind::Text;
-use super::{Definition, read};
-use crate::asking::done;
+use super::{Definition, parameters, parse_input};
+use crate::asking::confirmation;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_close_search_index",
     description: "Closes a full-text index.",
     writes: false,
-    arguments: &[("searchIndex", Text, true)],
+    arguments: &[("searchIndex", Text, true, parameters::SEARCH_INDEX)],
     run: |asking, input| {
-        let input: Input = read(input)?;
+        let input: Input = parse_input(input)?;
         asking.texts(&input.id)?;
         asking.state.handles.close(&input.id);
-        Ok(done("searchIndex", &input.id, "closed"))
+        Ok(confirmation("searchIndex", &input.id, "closed"))
     },
 };
 

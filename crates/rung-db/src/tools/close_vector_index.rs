@@ -1,21 +1,21 @@
-//! `datalevin_close_vector_index`: its id is good no longer.
+//! `datalevin_close_vector_index`: closes a vector index and invalidates its id.
 
 use serde::Deserialize;
 
 use super::Kind::Text;
-use super::{Definition, read};
-use crate::asking::done;
+use super::{Definition, parameters, parse_input};
+use crate::asking::confirmation;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_close_vector_index",
     description: "Closes a vector index.",
     writes: false,
-    arguments: &[("vectorIndex", Text, true)],
+    arguments: &[("vectorIndex", Text, true, parameters::VECTOR_INDEX)],
     run: |asking, input| {
-        let input: Input = read(input)?;
+        let input: Input = parse_input(input)?;
         asking.vectors(&input.id)?;
         asking.state.handles.close(&input.id);
-        Ok(done("vectorIndex", &input.id, "closed"))
+        Ok(confirmation("vectorIndex", &input.id, "closed"))
     },
 };
 

@@ -1,29 +1,29 @@
-//! `datalevin_datoms`: facts in the order of an index.
+//! `datalevin_datoms`: datoms in the order of an index.
 
-use rung_datalog::Order;
+use rung_datalog::IndexOrder;
 use rung_edn::Value as Edn;
 use rung_fault::{Code, Detail, Fault};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, Number, Text};
-use super::{Definition, read};
-use crate::asking::{Asking, head, part};
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, envelope, optional_edn};
 use crate::shape::Outcome;
 use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_datoms",
-    description: "Datoms in the order of an index (eav, ave), by its first parts.",
+    description: "Datoms of an index with these leading parts.",
     writes: false,
     arguments: &[
-        ("database", Text, true),
-        ("index", Text, true),
-        ("c1", Any, false),
-        ("c2", Any, false),
-        ("c3", Any, false),
-        ("limit", Number, false),
-        ("offset", Number, false),
+        ("database", Text, true, parameters::DATABASE),
+        ("index", Text, true, parameters::INDEX),
+        ("c1", Any, false, parameters::PART),
+        ("c2", Any, false, parameters::PART),
+        ("c3", Any, false, parameters::PART),
+        ("limit", Number, false, parameters::LIMIT),
+        ("offset", Number, false, parameters::OFFSET),
     ],
     run,
 };
@@ -40,41 +40,41 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
-    let order = order(&input.index)?;
-    let parts = parts([&input.c1, &input.c2, &input.c3])?;
+    let input: Input = parse_input(input)?;
+    let order = parse_order(&input.index)?;
+    let parts = leading_parts([&input.c1, &input.c2, &input.c3])?;
     let database = asking.database(&input.database)?;
     let wanted = Wanted::of(input.limit, input.offset);
-    asking.list(head("database", &input.database), wanted, |taker| {
+    asking.list(envelope("database", &input.database), wanted, |taker| {
         database.datoms(order, &parts, taker)
     })
 }
 
-/// The order of an index, by its name.
-pub(super) fn order(index: &str) -> Result<Order, Fault> {
+/// Parses the name of an index.
+pub(super) fn parse_order(index: &str) -> Result<IndexOrder, Fault> {
     match index.trim_start_matches(':') {
-        "eav" => Ok(Order::Eav),
-        "ave" => Ok(Order::Ave),
+        "eav" => Ok(IndexOrder::Eav),
+        "ave" => Ok(IndexOrder::Ave),
         other => {
-            let why = format!("there is no index {other:?}; there are eav and ave");
+            let why = format!("{other:?} is not an index; indexes are eav and ave");
             Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "index"))
         }
     }
 }
 
-/// The first parts of datoms.
-pub(super) fn parts(given: [&Option<Value>; 3]) -> Result<Vec<Edn>, Fault> {
+/// Parses the leading components of datoms.
+pub(super) fn leading_parts(given: [&Option<Value>; 3]) -> Result<Vec<Edn>, Fault> {
     let is_said = |value: &Option<Value>| value.as_ref().is_some_and(|value| !value.is_null());
     if given
         .windows(2)
         .any(|two| !is_said(two[0]) && is_said(two[1]))
     {
-        let why = "a part of a datom is given without the one before it";
+        let why = "a part of the datom is given without the part before it";
         return Err(Fault::new(Code::InvalidArguments, why)
-            .with_hint("datalevin_search_datoms finds datoms by any of their parts")
+            .with_hint("call datalevin_search_datoms, which takes any of the parts")
             .with(Detail::Field, "c1"));
     }
     let said = given.iter();
-    said.map_while(|value| part(value.as_ref()).transpose())
+    said.map_while(|value| optional_edn(value.as_ref()).transpose())
         .collect()
 }

@@ -1,20 +1,23 @@
-//! `rung.db_add_documents`: texts that are put into an index together.
+//! `rung.db_add_documents`: adds several texts to a full-text index in one transaction.
 
 use rung_fault::Fault;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{List, Text};
-use super::{Definition, read};
-use crate::asking::{Asking, head, with_result};
-use crate::json::given;
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, envelope, with_result};
+use crate::json::parse_argument;
 use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "rung.db_add_documents",
-    description: "Adds [{ref, text}, …] to a search index in one transaction, each in place of the one that has its ref. result is how many.",
+    description: "Adds texts to a search index in one transaction, each replacing the one with its ref. Returns their number.",
     writes: true,
-    arguments: &[("searchIndex", Text, true), ("documents", List, true)],
+    arguments: &[
+        ("searchIndex", Text, true, parameters::SEARCH_INDEX),
+        ("documents", List, true, "[{ref, text}, …]"),
+    ],
     run,
 };
 
@@ -33,15 +36,15 @@ struct Document {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let texts = asking.texts(&input.search_index)?;
     let documents = input.documents.into_iter();
-    let documents = documents.map(|document| Ok((given(&document.r#ref)?, document.text)));
+    let documents = documents.map(|document| Ok((parse_argument(&document.r#ref)?, document.text)));
     let documents = documents.collect::<Result<Vec<_>, Fault>>()?;
     let added = documents.len();
     texts.add_many(&documents)?;
     Ok(with_result(
-        head("searchIndex", &input.search_index),
+        envelope("searchIndex", &input.search_index),
         added.into(),
     ))
 }

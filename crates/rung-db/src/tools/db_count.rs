@@ -1,25 +1,25 @@
-//! `rung.db_count`: how many keys lie in a range.
+//! `rung.db_count`: counts the entries in a range of keys.
 
 use rung_fault::Fault;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Kind::{Any, List, Text};
-use super::{Definition, read};
-use crate::asking::{Asking, part, with_result};
-use crate::json::given;
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, optional_edn, with_result};
+use crate::json::parse_argument;
 use crate::shape::Outcome;
-use crate::store::Types;
+use crate::store::KeyValueTypes;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "rung.db_count",
-    description: "How many entries a kv table has within a keyRange, as datalevin_kv_range takes it; all without one.",
+    description: "Counts the entries of a table with keys in keyRange; all entries without it.",
     writes: false,
     arguments: &[
-        ("kv", Text, true),
-        ("dbi", Text, true),
-        ("keyRange", List, false),
-        ("keyType", Any, false),
+        ("kv", Text, true, parameters::KV),
+        ("dbi", Text, true, parameters::DBI),
+        ("keyRange", List, false, parameters::KEY_RANGE),
+        ("keyType", Any, false, parameters::KEY_TYPE),
     ],
     run,
 };
@@ -34,13 +34,13 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let store = asking.kv(&input.kv)?;
     let range = input.key_range.unwrap_or_else(|| json!([":all"]));
-    let types = Types::read(part(input.key_type.as_ref())?, None)?;
-    let count = store.count(&input.dbi, given(&range)?, &types)?;
+    let types = KeyValueTypes::parse(optional_edn(input.key_type.as_ref())?, None)?;
+    let count = store.count(&input.dbi, parse_argument(&range)?, &types)?;
     Ok(with_result(
-        super::of_table(&input.kv, &input.dbi),
+        super::table_envelope(&input.kv, &input.dbi),
         json!(count),
     ))
 }

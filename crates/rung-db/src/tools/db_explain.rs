@@ -1,24 +1,24 @@
-//! `rung.db_explain`: how a query is answered, step by step.
+//! `rung.db_explain`: the steps in which a query is evaluated.
 
-use rung_datalog::Step;
+use rung_datalog::PlanStep;
 use rung_fault::Fault;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Kind::{List, Text};
-use super::{Definition, read};
-use crate::asking::{Asking, head, with_result};
-use crate::json::given;
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, envelope, with_result};
+use crate::json::parse_argument;
 use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "rung.db_explain",
-    description: "Answers a query, and says how instead of what: each step in the order in which it was done, with the rows expected and found.",
+    description: "Runs a query and returns its plan instead of its rows: each step in order, with the rows expected and found.",
     writes: false,
     arguments: &[
-        ("database", Text, true),
-        ("query", Text, true),
-        ("inputs", List, false),
+        ("database", Text, true, parameters::DATABASE),
+        ("query", Text, true, parameters::QUERY),
+        ("inputs", List, false, parameters::INPUTS),
     ],
     run,
 };
@@ -32,22 +32,22 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let database = asking.database(&input.database)?;
-    let query = super::query::parsed(&input.query)?;
-    let inputs = input.inputs.iter().map(given);
+    let query = super::query::parse_query(&input.query)?;
+    let inputs = input.inputs.iter().map(parse_argument);
     let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
     let (answer, steps) = database
-        .here()?
+        .local()?
         .explain(&query, &inputs, &asking.watch.bounds())?;
-    let steps: Vec<Value> = steps.iter().map(told).collect();
+    let steps: Vec<Value> = steps.iter().map(step_json).collect();
     let result = json!({"rows": answer.rows.len(), "steps": steps});
-    Ok(with_result(head("database", &input.database), result))
+    Ok(with_result(envelope("database", &input.database), result))
 }
 
-fn told(step: &Step) -> Value {
+fn step_json(step: &PlanStep) -> Value {
     json!({
-        "depth": step.depth, "clause": step.clause, "way": step.way, "times": step.times,
-        "expected": step.expected, "rows": step.rows, "us": step.us,
+        "depth": step.depth, "clause": step.clause, "way": step.method, "times": step.times,
+        "expected": step.expected, "rows": step.rows, "us": step.elapsed_us,
     })
 }

@@ -4,26 +4,26 @@ use serde_json::{Map, Value, json};
 
 use super::Definition;
 use crate::asking::Asking;
-use crate::known::Holds;
+use crate::named::StoreKind;
 use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "rung.db_list",
-    description: "The databases that you may open: pass a name as dir to datalevin_open_database, or to datalevin_open_kv where holds is tables.",
+    description: "The databases that the caller may open. Pass a name as dir to datalevin_open_database, or to datalevin_open_kv if holds is tables.",
     writes: false,
     arguments: &[],
-    run: |asking, _| Ok(Outcome::Whole(told(asking))),
+    run: |asking, _| Ok(Outcome::Whole(databases_json(asking))),
 };
 
-fn told(asking: &Asking<'_>) -> Map<String, Value> {
-    let known = asking.state.options.known.iter();
+fn databases_json(asking: &Asking<'_>) -> Map<String, Value> {
+    let known = asking.state.options.databases.iter();
     let granted = known.filter_map(|known| {
-        let leave = known.leave(asking.permit())?;
+        let leave = known.access_for(asking.permit())?;
         let mut told = json!({
             "name": known.name,
-            "holds": match known.holds {
-                Holds::Facts => "facts",
-                Holds::Tables => "tables",
+            "holds": match known.kind {
+                StoreKind::Facts => "facts",
+                StoreKind::Tables => "tables",
             },
             "mode": leave.access.min(asking.most()),
         });
@@ -33,7 +33,7 @@ fn told(asking: &Asking<'_>) -> Map<String, Value> {
         Some(told)
     });
     let granted: Vec<Value> = granted.collect();
-    let anywhere = asking.state.options.anywhere;
+    let anywhere = asking.state.options.any_folder;
     [
         ("result".to_owned(), json!(granted)),
         ("anyFolder".to_owned(), json!(anywhere)),

@@ -1,27 +1,27 @@
-//! `rung.db_range`: datoms of an attribute whose values lie between two.
+//! `rung.db_range`: datoms of an attribute in a range of values.
 
 use rung_fault::Fault;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, Number, Text};
-use super::{Definition, read};
-use crate::asking::{Asking, head, part};
-use crate::json::given;
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, envelope, optional_edn};
+use crate::json::parse_argument;
 use crate::shape::Outcome;
 use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "rung.db_range",
-    description: "Datoms of an attribute by their values, from one to another, both included; without from or to, from the first or to the last.",
+    description: "Datoms of an attribute in the order of their values, in a range.",
     writes: false,
     arguments: &[
-        ("database", Text, true),
-        ("attribute", Text, true),
-        ("from", Any, false),
-        ("to", Any, false),
-        ("limit", Number, false),
-        ("offset", Number, false),
+        ("database", Text, true, parameters::DATABASE),
+        ("attribute", Text, true, parameters::ATTRIBUTE),
+        ("from", Any, false, "First value; none: no bound"),
+        ("to", Any, false, "Last value; none: no bound"),
+        ("limit", Number, false, parameters::LIMIT),
+        ("offset", Number, false, parameters::OFFSET),
     ],
     run,
 };
@@ -37,12 +37,15 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let database = asking.database(&input.database)?;
-    let attribute = given(&input.attribute)?;
-    let bounds = (part(input.from.as_ref())?, part(input.to.as_ref())?);
+    let attribute = parse_argument(&input.attribute)?;
+    let bounds = (
+        optional_edn(input.from.as_ref())?,
+        optional_edn(input.to.as_ref())?,
+    );
     let wanted = Wanted::of(input.limit, input.offset);
-    asking.list(head("database", &input.database), wanted, |taker| {
+    asking.list(envelope("database", &input.database), wanted, |taker| {
         database.range(&attribute, &bounds, taker)
     })
 }

@@ -1,26 +1,26 @@
-//! `rung.db_rank`: the place of a key in its table, or what is at a place.
+//! `rung.db_rank`: the rank of a key in its table, or the pair at a rank.
 
 use rung_fault::{Code, Detail, Fault};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Kind::{Any, Number, Text};
-use super::{Definition, read};
-use crate::asking::{Asking, part, with_result};
-use crate::json::{given, to_json};
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, optional_edn, with_result};
+use crate::json::{parse_argument, to_json};
 use crate::shape::Outcome;
-use crate::store::Types;
+use crate::store::KeyValueTypes;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "rung.db_rank",
-    description: "How many keys of a kv table come before key, or null where it is not there; or the pair before which rank keys come.",
+    description: "The number of keys before key in a table, or null if key is absent; or, given rank, the pair at that rank.",
     writes: false,
     arguments: &[
-        ("kv", Text, true),
-        ("dbi", Text, true),
-        ("key", Any, false),
-        ("keyType", Any, false),
-        ("rank", Number, false),
+        ("kv", Text, true, parameters::KV),
+        ("dbi", Text, true, parameters::DBI),
+        ("key", Any, false, "Key whose rank is returned"),
+        ("keyType", Any, false, parameters::KEY_TYPE),
+        ("rank", Number, false, "Rank, from 0"),
     ],
     run,
 };
@@ -36,19 +36,22 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let store = asking.kv(&input.kv)?;
-    let types = Types::read(part(input.key_type.as_ref())?, None)?;
+    let types = KeyValueTypes::parse(optional_edn(input.key_type.as_ref())?, None)?;
     let result = match (&input.key, input.rank) {
-        (Some(key), None) => json!(store.rank(&input.dbi, given(key)?, &types)?),
+        (Some(key), None) => json!(store.rank(&input.dbi, parse_argument(key)?, &types)?),
         (None, Some(rank)) => {
             let found = store.by_rank(&input.dbi, rank)?;
             json!(found.map(|(key, value)| [to_json(&key), to_json(&value)]))
         }
         _ => {
-            let why = "exactly one of key and rank says what is looked for";
+            let why = "exactly one of key and rank is required";
             return Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "key|rank"));
         }
     };
-    Ok(with_result(super::of_table(&input.kv, &input.dbi), result))
+    Ok(with_result(
+        super::table_envelope(&input.kv, &input.dbi),
+        result,
+    ))
 }

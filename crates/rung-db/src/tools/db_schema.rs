@@ -1,36 +1,45 @@
-//! `rung.db_schema`: what there is to ask for, and how much of it.
+//! `rung.db_schema`: the attributes of a database or the tables of a store, with counts.
 
 use rung_auth::Pattern;
-use rung_datalog::{Attribute, Db, Moment, Unique};
+use rung_datalog::{Attribute, Db, Snapshot, Unique};
 use rung_edn::Value as Edn;
 use rung_fault::{Code, Detail, Fault};
-use rung_kv::typed::{Kind as TableKind, Span};
+use rung_kv::typed::{KeySpan, TableKind};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Kind::{Number, Text};
-use super::{Definition, read};
-use crate::asking::{Asking, head};
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, envelope};
 use crate::json::to_json;
 use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "rung.db_schema",
-    description: "What a database (or kv) has: attributes with type, count and an example, the most used first; or tables with their entries. \
-                  maxTokens (2000) bounds the reply; attribute narrows it, as \"person/*\".",
+    description: "Describes a database (attributes with type, count and an example, most used first) or a kv (tables with their entries).",
     writes: false,
     arguments: &[
-        ("database", Text, false),
-        ("kv", Text, false),
-        ("attribute", Text, false),
-        ("maxTokens", Number, false),
+        ("database", Text, false, parameters::DATABASE),
+        ("kv", Text, false, parameters::KV),
+        (
+            "attribute",
+            Text,
+            false,
+            "Pattern of attributes, as \"person/*\"",
+        ),
+        (
+            "maxTokens",
+            Number,
+            false,
+            "Most tokens of the reply (2000)",
+        ),
     ],
     run,
 };
 
-/// Tokens where nobody says how many.
+/// Default maximum tokens.
 const MAX_TOKENS: usize = 2_000;
-/// Characters of an example.
+/// Maximum characters of an example.
 const EXAMPLE_CHARS: usize = 40;
 
 #[derive(Deserialize)]
@@ -43,23 +52,23 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let (head, items) = match (&input.database, &input.kv) {
         (Some(id), None) => {
             let database = asking.database(id)?;
             let wanted = input
                 .attribute
                 .map(|text| Pattern::new(text.strip_prefix(':').unwrap_or(&text)));
-            of_database(id, database.here()?, wanted.as_ref())?
+            describe_database(id, database.local()?, wanted.as_ref())?
         }
-        (None, Some(id)) => (head("kv", id), of_store(asking, id)?),
+        (None, Some(id)) => (envelope("kv", id), describe_store(asking, id)?),
         _ => {
-            let why = "exactly one of database and kv says what is described";
+            let why = "exactly one of database and kv is required";
             return Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "database|kv"));
         }
     };
     let most = input.max_tokens.unwrap_or(MAX_TOKENS);
-    asking.list_some(head, fitting(asking, &items, most), |taker| {
+    asking.list_some(head, count_fitting(asking, &items, most), |taker| {
         for item in items {
             if !taker.take(|| item) {
                 break;
@@ -69,10 +78,10 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     })
 }
 
-/// How many items have no more tokens than that, one at least.
-fn fitting(asking: &Asking<'_>, items: &[Value], max_tokens: usize) -> usize {
+/// Returns the number of items that fit in `max_tokens`, at least one.
+fn count_fitting(asking: &Asking<'_>, items: &[Value], max_tokens: usize) -> usize {
     let texts: Vec<String> = items.iter().map(Value::to_string).collect();
-    // No text has more tokens than bytes, so what is short need not be counted.
+    // No text has more tokens than bytes, so short texts need not be counted.
     if texts.iter().map(String::len).sum::<usize>() <= max_tokens {
         return items.len();
     }
@@ -86,13 +95,13 @@ fn fitting(asking: &Asking<'_>, items: &[Value], max_tokens: usize) -> usize {
     texts.iter().take_while(fits).count().max(1)
 }
 
-fn of_database(
+fn describe_database(
     id: &str,
     db: &Db,
     wanted: Option<&Pattern>,
 ) -> Result<(Map<String, Value>, Vec<Value>), Fault> {
     let (mut told, described) = db.read(|moment| {
-        let mut told = head("database", id);
+        let mut told = envelope("database", id);
         told.insert("datoms".to_owned(), json!(moment.count()?));
         told.insert("transactions".to_owned(), json!(moment.max_transaction()?));
         let attributes = moment.schema().attributes();
@@ -107,7 +116,8 @@ fn of_database(
                 .then_with(|| one.1.name.cmp(&other.1.name))
         });
         let described = described.iter();
-        let described = described.map(|(count, attribute)| describe(moment, attribute, *count));
+        let described =
+            described.map(|(count, attribute)| describe_attribute(moment, attribute, *count));
         Ok((told, described.collect::<rung_datalog::Result<Vec<_>>>()?))
     })?;
     told.insert("attributes".to_owned(), json!(described.len()));
@@ -115,8 +125,12 @@ fn of_database(
     Ok((told, described))
 }
 
-/// An attribute without what goes without saying.
-fn describe(moment: &Moment<'_>, attribute: &Attribute, count: u64) -> rung_datalog::Result<Value> {
+/// Describes an attribute, without defaults.
+fn describe_attribute(
+    moment: &Snapshot<'_>,
+    attribute: &Attribute,
+    count: u64,
+) -> rung_datalog::Result<Value> {
     let mut told = json!({"name": format!(":{}", attribute.name), "count": count});
     if let Some(kind) = attribute.kind {
         told["type"] = json!(kind.name());
@@ -130,17 +144,17 @@ fn describe(moment: &Moment<'_>, attribute: &Attribute, count: u64) -> rung_data
             Unique::Value => "value",
         });
     }
-    for (name, value) in &attribute.further {
+    for (name, value) in &attribute.extra {
         told[name.to_string()] = to_json(value);
     }
     if let Some(example) = moment.example(attribute.id)? {
-        told["example"] = shortened(&example);
+        told["example"] = shorten_example(&example);
     }
     Ok(told)
 }
 
-/// An example that costs little to read.
-fn shortened(value: &Edn) -> Value {
+/// Shortens an example.
+fn shorten_example(value: &Edn) -> Value {
     let text = match value {
         Edn::String(text) => text.to_string(),
         Edn::Long(_) | Edn::Double(_) | Edn::Bool(_) => return to_json(value),
@@ -152,19 +166,19 @@ fn shortened(value: &Edn) -> Value {
     }
 }
 
-fn of_store(asking: &Asking<'_>, id: &str) -> Result<Vec<Value>, Fault> {
+fn describe_store(asking: &Asking<'_>, id: &str) -> Result<Vec<Value>, Fault> {
     let store = asking.kv(id)?;
-    let described = store.here()?.read(|snapshot| {
+    let described = store.local()?.read(|snapshot| {
         let mut described = Vec::new();
         for table in snapshot.names()? {
             let (name, kind) = table?;
             let entries = match kind {
                 TableKind::Plain => match snapshot.plain(&name)? {
-                    Some(table) => table.count(&Span::all())?,
+                    Some(table) => table.count(&KeySpan::all())?,
                     None => 0,
                 },
                 TableKind::List => match snapshot.list(&name)? {
-                    Some(table) => table.count(&Span::all())?,
+                    Some(table) => table.count(&KeySpan::all())?,
                     None => 0,
                 },
             };

@@ -1,30 +1,30 @@
-//! `rung.db_seek`: datoms from a place on, or back from it.
+//! `rung.db_seek`: datoms from a position on, or backwards from it.
 
-use rung_datalog::Reach;
+use rung_datalog::IndexScan;
 use rung_fault::Fault;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, Number, Text, Whether};
-use super::datoms::{order, parts};
-use super::{Definition, read};
-use crate::asking::{Asking, head};
+use super::datoms::{leading_parts, parse_order};
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, envelope};
 use crate::shape::Outcome;
 use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "rung.db_seek",
-    description: "Datoms in the order of an index (eav or ave) from its parts c1, c2, c3 on, to the end of the index; with back, from there to its beginning.",
+    description: "Datoms of an index from the position c1, c2, c3 to its end; with back, to its beginning.",
     writes: false,
     arguments: &[
-        ("database", Text, true),
-        ("index", Text, true),
-        ("c1", Any, false),
-        ("c2", Any, false),
-        ("c3", Any, false),
-        ("back", Whether, false),
-        ("limit", Number, false),
-        ("offset", Number, false),
+        ("database", Text, true, parameters::DATABASE),
+        ("index", Text, true, parameters::INDEX),
+        ("c1", Any, false, parameters::PART),
+        ("c2", Any, false, parameters::PART),
+        ("c3", Any, false, parameters::PART),
+        ("back", Whether, false, "Read backwards"),
+        ("limit", Number, false, parameters::LIMIT),
+        ("offset", Number, false, parameters::OFFSET),
     ],
     run,
 };
@@ -43,13 +43,17 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let database = asking.database(&input.database)?;
-    let order = order(&input.index)?;
-    let parts = parts([&input.c1, &input.c2, &input.c3])?;
-    let reach = if input.back { Reach::Back } else { Reach::From };
+    let order = parse_order(&input.index)?;
+    let parts = leading_parts([&input.c1, &input.c2, &input.c3])?;
+    let reach = if input.back {
+        IndexScan::Backward
+    } else {
+        IndexScan::Forward
+    };
     let wanted = Wanted::of(input.limit, input.offset);
-    asking.list(head("database", &input.database), wanted, |taker| {
+    asking.list(envelope("database", &input.database), wanted, |taker| {
         database.seek(order, reach, &parts, taker)
     })
 }

@@ -1,23 +1,26 @@
-//! `datalevin_document_indexed`: whether a text is there.
+//! `datalevin_document_indexed`: tells if a full-text index has a text.
 
 use serde_json::json;
 
 use super::Kind::{Any, Text};
-use super::{Definition, OfDocument, read};
-use crate::asking::{head, with_result};
-use crate::json::given;
+use super::{Definition, DocumentInput, parameters, parse_input};
+use crate::asking::{envelope, with_result};
+use crate::json::parse_argument;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_document_indexed",
-    description: "Whether a text has this reference.",
+    description: "Tells if a text has this reference.",
     writes: false,
-    arguments: &[("searchIndex", Text, true), ("docRef", Any, true)],
+    arguments: &[
+        ("searchIndex", Text, true, parameters::SEARCH_INDEX),
+        ("docRef", Any, true, parameters::REFERENCE),
+    ],
     run: |asking, input| {
-        let input: OfDocument = read(input)?;
+        let input: DocumentInput = parse_input(input)?;
         let texts = asking.texts(&input.search_index)?;
-        let is_there = texts.has(&given(&input.doc_ref)?)?;
+        let is_there = texts.has(&parse_argument(&input.doc_ref)?)?;
         Ok(with_result(
-            head("searchIndex", &input.search_index),
+            envelope("searchIndex", &input.search_index),
             json!(is_there),
         ))
     },

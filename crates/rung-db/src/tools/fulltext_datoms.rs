@@ -1,4 +1,4 @@
-//! `datalevin_fulltext_datoms`: facts by the words of their texts.
+//! `datalevin_fulltext_datoms`: datoms by full-text search.
 
 use rung_edn::Value as Edn;
 use rung_fault::Fault;
@@ -6,19 +6,19 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, Text};
-use super::{Definition, read};
-use crate::asking::{Asking, head, options};
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, envelope, map_or_empty};
 use crate::shape::Outcome;
 use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_fulltext_datoms",
-    description: "Datoms by the words of their texts, the best first.",
+    description: "Datoms by full-text search, best first.",
     writes: false,
     arguments: &[
-        ("database", Text, true),
-        ("query", Text, true),
-        ("opts", Any, false),
+        ("database", Text, true, parameters::DATABASE),
+        ("query", Text, true, parameters::WORDS),
+        ("opts", Any, false, parameters::SEARCH_OPTS),
     ],
     run,
 };
@@ -31,11 +31,13 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let database = asking.database(&input.database)?;
-    let options = options(input.opts.as_ref())?;
+    let options = map_or_empty(input.opts.as_ref())?;
     let query = Edn::text(input.query);
-    asking.list(head("database", &input.database), Wanted::ALL, |taker| {
-        database.fulltext(&query, options, taker)
-    })
+    asking.list(
+        envelope("database", &input.database),
+        Wanted::ALL,
+        |taker| database.fulltext(&query, options, taker),
+    )
 }

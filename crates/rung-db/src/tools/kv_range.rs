@@ -1,29 +1,29 @@
-//! `datalevin_kv_range`: keys with their values, in order.
+//! `datalevin_kv_range`: the pairs in a range of keys, in order.
 
 use rung_fault::Fault;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, List, Number, Text};
-use super::{Definition, of_table, read};
-use crate::asking::{Asking, part};
-use crate::json::given;
+use super::{Definition, parameters, parse_input, table_envelope};
+use crate::asking::{Asking, optional_edn};
+use crate::json::parse_argument;
 use crate::shape::Outcome;
-use crate::store::Types;
+use crate::store::KeyValueTypes;
 use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_kv_range",
-    description: "Pairs within a range: [\":all\"], [\":closed\", 1, 9], [\":at-least\", 5], with -back twins.",
+    description: "Pairs of a table with keys in a range.",
     writes: false,
     arguments: &[
-        ("kv", Text, true),
-        ("dbi", Text, true),
-        ("keyRange", List, true),
-        ("keyType", Any, false),
-        ("valueType", Any, false),
-        ("limit", Number, false),
-        ("offset", Number, false),
+        ("kv", Text, true, parameters::KV),
+        ("dbi", Text, true, parameters::DBI),
+        ("keyRange", List, true, parameters::KEY_RANGE),
+        ("keyType", Any, false, parameters::KEY_TYPE),
+        ("valueType", Any, false, parameters::VALUE_TYPE),
+        ("limit", Number, false, parameters::LIMIT),
+        ("offset", Number, false, parameters::OFFSET),
     ],
     run,
 };
@@ -41,14 +41,14 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let store = asking.kv(&input.kv)?;
-    let types = Types::read(
-        part(input.key_type.as_ref())?,
-        part(input.value_type.as_ref())?,
+    let types = KeyValueTypes::parse(
+        optional_edn(input.key_type.as_ref())?,
+        optional_edn(input.value_type.as_ref())?,
     )?;
-    let range = given(&input.key_range)?;
-    let told = of_table(&input.kv, &input.dbi);
+    let range = parse_argument(&input.key_range)?;
+    let told = table_envelope(&input.kv, &input.dbi);
     let wanted = Wanted::of(input.limit, input.offset);
     asking.list(told, wanted, |taker| {
         store.range(&input.dbi, &range, &types, taker)

@@ -1,4 +1,4 @@
-//! The tools, one file each, in the order in which they are listed.
+//! The tools, one file each, in listing order.
 
 mod add_document;
 mod add_vector;
@@ -31,6 +31,7 @@ mod open_database;
 mod open_kv;
 mod open_search_index;
 mod open_vector_index;
+mod parameters;
 mod pull;
 mod pull_many;
 mod query;
@@ -49,33 +50,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rung_auth::{Access, Permit};
 use rung_datalog::Embed;
+use rung_edn::shorten;
 use rung_fault::{Code, Detail, Face, Fault};
 use rung_tool::{
-    Call, Card, Hints, Keep, Pending, Reply, Schema, TaskUse, ToolSource, arguments, unknown_tool,
-    written,
+    BoxFuture, Call, Card, Hints, Reply, ResultSink, Schema, TaskUse, ToolSource, arguments,
+    to_raw_json, unknown_tool,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::asking::{Asking, head};
-use crate::elsewhere::{Place, masked};
-use crate::known::{Holds, Known};
-use crate::open::Handles;
+use crate::asking::{Asking, envelope};
+use crate::handles::Handles;
+use crate::named::{NamedDatabase, StoreKind};
+use crate::remote::{RemoteServer, mask_addresses};
 use crate::shape::{self, Outcome};
 use crate::taker::Watch;
 
-/// How much of a result is sent.
+/// Nesting of JSON arguments, at most: the limit of the parser.
+const MAX_JSON_DEPTH: usize = 127;
+/// Characters of a message about arguments, at most.
+const MAX_SHOWN_CHARS: usize = 400;
+
+/// The limits of a result.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Items of a list.
+pub struct ResultLimits {
+    /// Maximum items of a list.
     pub max_items: usize,
-    /// Bytes of a message.
+    /// Maximum bytes of a message.
     pub max_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for ResultLimits {
     fn default() -> Self {
         Self {
             max_items: 200,
@@ -84,42 +91,40 @@ impl Default for Limits {
     }
 }
 
-/// How the tools behave.
+/// Configuration of the tools.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whether anything may be made or changed.
+    /// Allow creating and changing databases.
     pub allow_writes: bool,
-    /// How much of a result is sent.
-    pub limits: Limits,
-    /// Databases that are known by name.
-    pub known: Vec<Known>,
-    /// Whether others may be opened as well.
-    pub anywhere: bool,
-    /// Folders within which those may be; anywhere where there are none.
+    pub limits: ResultLimits,
+    /// Databases that are configured by name.
+    pub databases: Vec<NamedDatabase>,
+    /// Allow opening other folders.
+    pub any_folder: bool,
+    /// Folders that contain the other databases; any folder if empty.
     pub roots: Vec<PathBuf>,
-    /// The folder, canonical, below which databases are created when there are no roots; none are created without it.
+    /// The canonical folder below which databases are created if there are no roots; without it none are created.
     pub created_below: Option<PathBuf>,
-    /// Servers elsewhere whose databases may be opened; any where there are none, and no databases elsewhere without this.
-    pub servers: Option<Vec<Place>>,
-    /// Who makes vectors of texts that are found by what they mean.
+    /// Remote servers that may be used: any if empty, none if `None`.
+    pub servers: Option<Vec<RemoteServer>>,
+    /// The embedding provider for semantic search.
     pub embed: Option<Arc<dyn Embed>>,
-    /// The version that is told.
+    /// The version to report.
     pub version: &'static str,
-    /// How many tokens a text has.
+    /// Counts the tokens of a text.
     pub count_tokens: fn(&str) -> usize,
 }
 
-/// The tools.
 pub struct Tools {
     entries: Vec<Entry>,
-    state: Arc<State>,
+    state: Arc<ToolState>,
 }
 
-/// What a call works with.
-pub(crate) struct State {
+/// State shared by all calls.
+pub(crate) struct ToolState {
     pub(crate) options: Options,
     pub(crate) handles: Handles,
-    pub(crate) keep: Arc<dyn Keep>,
+    pub(crate) keep: Arc<dyn ResultSink>,
 }
 
 struct Entry {
@@ -128,17 +133,17 @@ struct Entry {
     definition: &'static Definition,
 }
 
-/// What a tool says of itself, and does.
+/// The definition of a tool.
 struct Definition {
     name: &'static str,
     description: &'static str,
     writes: bool,
-    /// Its arguments: name, type, and whether it is required.
-    arguments: &'static [(&'static str, Kind, bool)],
+    /// Arguments: name, type, whether required, and description.
+    arguments: &'static [(&'static str, Kind, bool, &'static str)],
     run: fn(&Asking<'_>, Value) -> Result<Outcome, Fault>,
 }
 
-/// What an argument is.
+/// The type of an argument.
 #[derive(Clone, Copy)]
 enum Kind {
     Any,
@@ -148,7 +153,7 @@ enum Kind {
     List,
 }
 
-const ALL: [&Definition; 32] = [
+const DATALEVIN_TOOLS: [&Definition; 32] = [
     &add_document::DEFINITION,
     &add_vector::DEFINITION,
     &api_info::DEFINITION,
@@ -183,8 +188,8 @@ const ALL: [&Definition; 32] = [
     &vector_search::DEFINITION,
 ];
 
-/// What others who have these tools do not have.
-const OWN: [&Definition; 10] = [
+/// The `rung.*` tools, which Datalevin's own server lacks.
+const RUNG_TOOLS: [&Definition; 10] = [
     &db_list::DEFINITION,
     &db_schema::DEFINITION,
     &db_explain::DEFINITION,
@@ -198,23 +203,23 @@ const OWN: [&Definition; 10] = [
 ];
 
 impl Tools {
-    /// The databases that a caller may open by name, with what each holds and whether it may be changed.
-    pub fn databases(&self, permit: &Permit) -> Vec<(String, Holds, Access)> {
-        let known = self.state.options.known.iter();
+    /// Returns the databases that a caller may open by name, with their kind and the caller's access.
+    pub fn databases(&self, permit: &Permit) -> Vec<(String, StoreKind, Access)> {
+        let known = self.state.options.databases.iter();
         let granted = known.filter_map(|known| {
-            let leave = known.leave(permit)?;
-            Some((known.name.clone(), known.holds, leave.access))
+            let leave = known.access_for(permit)?;
+            Some((known.name.clone(), known.kind, leave.access))
         });
         granted.collect()
     }
 
-    /// The tools. What is too long for a reply is kept by `keep`.
-    pub fn new(options: Options, keep: Arc<dyn Keep>) -> Result<Self, Fault> {
-        let all = ALL.iter().chain(&OWN);
+    /// Creates the tools. `keep` stores results that are too long for a reply.
+    pub fn new(options: Options, keep: Arc<dyn ResultSink>) -> Result<Self, Fault> {
+        let all = DATALEVIN_TOOLS.iter().chain(&RUNG_TOOLS);
         let entries = all.map(|definition| Entry::new(definition));
         Ok(Self {
             entries: entries.collect::<Result<_, _>>()?,
-            state: Arc::new(State {
+            state: Arc::new(ToolState {
                 handles: Handles::new(options.embed.clone()),
                 options,
                 keep,
@@ -222,11 +227,11 @@ impl Tools {
         })
     }
 
-    /// The tools that are there for somebody: all of them, if there is something to open.
+    /// Returns the tools for a caller: all of them if it can open anything, else none.
     fn entries(&self, permit: &Permit) -> &[Entry] {
         let options = &self.state.options;
-        let is_granted = |known: &Known| known.leave(permit).is_some();
-        if options.anywhere || options.known.iter().any(is_granted) {
+        let is_granted = |known: &NamedDatabase| known.access_for(permit).is_some();
+        if options.any_folder || options.databases.iter().any(is_granted) {
             return &self.entries;
         }
         &[]
@@ -238,33 +243,31 @@ impl Tools {
         found.ok_or_else(|| unknown_tool(name, entries.iter().map(|entry| &*entry.card.name)))
     }
 
-    /// Refuses to change what may only be read.
+    /// Rejects a change of a read-only resource.
     fn check_writing(&self, permit: &Permit, name: &str, given: &Value) -> Result<(), Fault> {
         let refused = |why: String, hint: &'static str| {
             Err(Fault::new(Code::WritesDisabled, why).with_hint(hint))
         };
         if !self.state.options.allow_writes {
-            let why = format!("{name} changes something, and nothing may be changed here");
+            let why = format!("{name} writes, and the server allows no writes");
             return refused(
                 why,
-                "whoever starts the server allows it with --allow-writes",
+                "the operator starts the server with --allow-writes to allow writes",
             );
         }
         let named = ["database", "kv", "searchIndex", "vectorIndex"];
         let mut ids = named.iter().filter_map(|name| given.get(*name)?.as_str());
         let read_only = |id: &str| self.state.handles.access(permit, id) == Some(Access::Read);
         if ids.any(read_only) {
-            let why = format!("{name} changes something, and this may only be read by you");
-            return refused(why, "ask its owner for a grant whose mode is write");
+            let why = format!("{name} writes, and the caller may only read this resource");
+            return refused(why, "ask the owner for a grant with mode write");
         }
         Ok(())
     }
 
     async fn answer(&self, call: &Call, name: &str, raw: &RawValue) -> Result<Reply, Fault> {
         let entry = self.find(&call.permit, name)?;
-        let wrong =
-            |error: serde_json::Error| Fault::new(Code::InvalidArguments, error.to_string());
-        let given = match serde_json::from_str(raw.get()).map_err(wrong)? {
+        let given = match serde_json::from_str(raw.get()).map_err(|error| json_fault(&error))? {
             Value::Null => json!({}),
             given => entry.without_nothing(given),
         };
@@ -274,8 +277,8 @@ impl Tools {
             self.check_writing(&call.permit, name, &given)?;
         }
         let cancelled = Arc::new(AtomicBool::new(false));
-        // Whoever no longer waits drops this.
-        let _waiting = Waiting(cancelled.clone());
+        // Dropping the call cancels it.
+        let _waiting = CancelOnDrop(cancelled.clone());
         let (call, state, run) = (call.clone(), self.state.clone(), entry.definition.run);
         let done = tokio::task::spawn_blocking(move || {
             let asking = Asking {
@@ -291,10 +294,10 @@ impl Tools {
     }
 }
 
-/// Somebody who waits for a query.
-struct Waiting(Arc<AtomicBool>);
+/// Cancels a call when dropped.
+struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Drop for Waiting {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -304,8 +307,10 @@ impl Entry {
     fn new(definition: &'static Definition) -> Result<Self, Fault> {
         let mut properties = Map::new();
         let mut required = Vec::new();
-        for (name, kind, is_required) in definition.arguments {
-            properties.insert((*name).to_owned(), kind.schema());
+        for (name, kind, is_required, description) in definition.arguments {
+            let mut property = kind.schema();
+            property["description"] = json!(description);
+            properties.insert((*name).to_owned(), property);
             if *is_required {
                 required.push(json!(name));
             }
@@ -315,7 +320,7 @@ impl Entry {
         if !required.is_empty() {
             input["required"] = required.into();
         }
-        // Listed with no more than callers of these tools know, so that the list stays as short as theirs.
+        // Listed as briefly as by Datalevin's server, so that the list is as short.
         let mut listed = json!({"name": definition.name, "description": definition.description, "inputSchema": &input});
         if !definition.writes {
             listed["annotations"] = json!({"readOnlyHint": true});
@@ -335,7 +340,7 @@ impl Entry {
                 },
                 access: Access::Read,
                 tasks: TaskUse::Never,
-                listed: Some(written(&listed).into()),
+                listed: Some(to_raw_json(&listed).into()),
             },
             definition,
         })
@@ -344,13 +349,13 @@ impl Entry {
     fn kind(&self, name: &str) -> Option<Kind> {
         let found = self.definition.arguments.iter();
         let mut found = found.filter(|(own, ..)| *own == name);
-        found.next().map(|(_, kind, _)| *kind)
+        found.next().map(|(_, kind, ..)| *kind)
     }
 
-    /// The arguments without those that may be left out and are null.
+    /// Removes optional arguments that are null.
     fn without_nothing(&self, mut given: Value) -> Value {
         if let Value::Object(members) = &mut given {
-            for (name, _, is_required) in self.definition.arguments {
+            for (name, _, is_required, _) in self.definition.arguments {
                 if !is_required && members.get(*name).is_some_and(Value::is_null) {
                     members.shift_remove(*name);
                 }
@@ -359,8 +364,7 @@ impl Entry {
         given
     }
 
-    /// Which argument is wrong, under the name and the code that callers of these tools look for. What was given is repeated without
-    /// passwords.
+    /// Maps a validation fault to the field name and code that Datalevin clients expect, with passwords masked.
     fn named(&self, fault: &Fault) -> Fault {
         let path = fault.detail(Detail::Path).and_then(Value::as_str);
         let path = path.unwrap_or_default();
@@ -368,7 +372,7 @@ impl Entry {
             Some(Kind::Number | Kind::List) => Code::InvalidRequest,
             _ => fault.code(),
         };
-        let mut named = Fault::new(code, masked(fault.message()));
+        let mut named = Fault::new(code, mask_addresses(fault.message()));
         if let Some(hint) = fault.hint() {
             named = named.with_hint(hint.to_owned());
         }
@@ -378,12 +382,12 @@ impl Entry {
         named.with(Detail::Field, path)
     }
 
-    /// Refuses numbers that count nothing.
+    /// Rejects numbers that are not whole and non-negative.
     fn check_numbers(&self, given: &Value) -> Result<(), Fault> {
-        for (name, kind, _) in self.definition.arguments {
+        for (name, kind, ..) in self.definition.arguments {
             let wrong = given.get(*name).filter(|given| given.as_u64().is_none());
             if let (Kind::Number, Some(wrong)) = (kind, wrong) {
-                let why = format!("{name} is a whole number from 0 on, and {wrong} is none");
+                let why = format!("{name} must be an integer of at least 0, not {wrong}");
                 return Err(Fault::new(Code::InvalidRequest, why).with(Detail::Field, *name));
             }
         }
@@ -404,7 +408,7 @@ impl Kind {
 }
 
 impl ToolSource for Tools {
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<Card>, Fault>> {
         let cards = self
             .entries(permit)
             .iter()
@@ -417,7 +421,7 @@ impl ToolSource for Tools {
         &'a self,
         permit: &'a Permit,
         name: &'a str,
-    ) -> Pending<'a, Result<Card, Fault>> {
+    ) -> BoxFuture<'a, Result<Card, Fault>> {
         Box::pin(std::future::ready(
             self.find(permit, name).map(|entry| entry.card.clone()),
         ))
@@ -428,7 +432,7 @@ impl ToolSource for Tools {
         call: &'a Call,
         name: &'a str,
         arguments: &'a RawValue,
-    ) -> Pending<'a, Reply> {
+    ) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
             let answered = self.answer(call, name, arguments).await;
             let face = if name.starts_with("rung.") {
@@ -441,61 +445,99 @@ impl ToolSource for Tools {
     }
 }
 
-/// The arguments of a call.
-fn read<T: DeserializeOwned>(given: Value) -> Result<T, Fault> {
-    serde_json::from_value(given)
-        .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))
+/// Parses the arguments of a call.
+fn parse_input<T: DeserializeOwned>(given: Value) -> Result<T, Fault> {
+    serde_json::from_value(given).map_err(|error| json_fault(&error))
+}
+
+/// Returns the fault for arguments that are not valid JSON or of another shape.
+fn json_fault(error: &serde_json::Error) -> Fault {
+    let why = error.to_string();
+    if why.starts_with("recursion limit exceeded") {
+        let (line, column) = (error.line(), error.column());
+        let why = format!(
+            "line {line}, column {column}: the arguments are nested deeper than {MAX_JSON_DEPTH} levels"
+        );
+        return Fault::new(Code::InvalidArguments, why);
+    }
+    Fault::new(
+        Code::InvalidArguments,
+        shorten(&why, MAX_SHOWN_CHARS).into_owned(),
+    )
 }
 
 /// The arguments of a tool that opens an index.
 #[derive(Deserialize)]
-struct OfKv {
+struct OpenIndexInput {
     kv: String,
     opts: Option<Value>,
 }
 
-/// The arguments of a tool that concerns an index of texts as a whole.
+/// The arguments of a tool for a full-text index.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct OfSearch {
+struct SearchIndexInput {
     search_index: String,
 }
 
-/// The arguments of a tool that concerns a text.
+/// The arguments of a tool for one text.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct OfDocument {
+struct DocumentInput {
     search_index: String,
     doc_ref: Value,
 }
 
-/// The arguments of a tool that concerns an index of vectors as a whole.
+/// The arguments of a tool for a vector index.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct OfVectors {
+struct VectorIndexInput {
     vector_index: String,
 }
 
-/// The arguments of a tool that concerns the vectors of a reference.
+/// The arguments of a tool for the vectors of a reference.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct OfVector {
+struct VectorInput {
     vector_index: String,
     vector_ref: Value,
 }
 
-/// The numbers of a vector.
-fn numbers(values: &[Value], field: &str) -> Result<Vec<f64>, Fault> {
+/// Parses a vector.
+fn parse_vector(values: &[Value], field: &str) -> Result<Vec<f64>, Fault> {
     let numbers = values.iter().map(Value::as_f64);
     numbers.collect::<Option<_>>().ok_or_else(|| {
-        let why = format!("{field} has numbers alone");
+        let why = format!("{field} must contain only numbers");
         Fault::new(Code::InvalidArguments, why).with(Detail::Field, field)
     })
 }
 
-/// What stands beside a result of a table.
-fn of_table(kv: &str, dbi: &str) -> Map<String, Value> {
-    let mut told = head("kv", kv);
+/// Returns the envelope of a table's result.
+fn table_envelope(kv: &str, dbi: &str) -> Map<String, Value> {
+    let mut told = envelope("kv", kv);
     told.insert("dbi".to_owned(), json!(dbi));
     told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_arguments_is_short_and_names_its_position() {
+        let message = |text: &str| {
+            let read = serde_json::from_str::<Vec<Value>>(text);
+            read.map_err(|error| json_fault(&error).message().to_owned())
+        };
+        let deep = message(&"[".repeat(100_000));
+        assert_eq!(
+            deep,
+            Err("line 1, column 128: the arguments are nested deeper than 127 levels".to_owned())
+        );
+        let depth = MAX_JSON_DEPTH;
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(message(&nested(depth)).is_ok() && message(&nested(depth + 1)).is_err());
+        let long = message(&format!("\"{}\"", "x".repeat(100_000)));
+        assert!(long.is_err_and(|why| why.len() < 500));
+    }
 }

@@ -1,28 +1,28 @@
-//! `datalevin_open_database`: a database, under an id.
+//! `datalevin_open_database`: opens a database and returns its id.
 
 use rung_auth::Access;
-use rung_dtlv::Store;
+use rung_dtlv::DtlvStoreKind;
 use rung_fault::{Code, Detail, Fault};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Kind::{Any, Text, Whether};
-use super::{Definition, read};
-use crate::asking::{Asking, Place, head, part, some_options};
-use crate::open::Given;
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, OpenTarget, envelope, optional_edn, optional_map};
+use crate::handles::DatabaseSettings;
 use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_open_database",
-    description: "Opens a Datalog database by dir or uri; gives its id.",
+    description: "Opens a Datalog database; returns its id.",
     writes: false,
     arguments: &[
-        ("dir", Text, false),
-        ("uri", Text, false),
-        ("create", Whether, false),
-        ("schema", Any, false),
-        ("opts", Any, false),
-        ("clientOpts", Any, false),
+        ("dir", Text, false, parameters::DIR),
+        ("uri", Text, false, parameters::URI),
+        ("create", Whether, false, "Return a new id"),
+        ("schema", Any, false, "Map of attributes"),
+        ("opts", Any, false, "Map of options"),
+        ("clientOpts", Any, false, parameters::CLIENT_OPTS),
     ],
     run,
 };
@@ -40,12 +40,12 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let named = (input.dir.as_deref(), input.uri.as_deref());
-    let place = asking.place(named, Store::Datalog, input.client_opts.as_ref())?;
-    let given = Given {
-        schema: part(input.schema.as_ref())?,
-        opts: some_options(input.opts.as_ref())?,
+    let place = asking.place(named, DtlvStoreKind::Datalog, input.client_opts.as_ref())?;
+    let given = DatabaseSettings {
+        schema: optional_edn(input.schema.as_ref())?,
+        opts: optional_map(input.opts.as_ref())?,
     };
     let access = place.access(asking.most());
     let changes = [
@@ -57,23 +57,30 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
         .iter()
         .find(|(_, said)| *said && access < Access::Write)
     {
-        let why = format!("{field} would change something, and nothing may be changed here");
+        let why = format!("{field} writes, and this database is open for reading only");
         return Err(Fault::new(Code::WritesDisabled, why)
-            .with_hint("leave it out to open what is there")
+            .with_hint("call datalevin_open_database without it to open an existing database")
             .with(Detail::Field, *field));
     }
-    let told = (place.shown(), place.is_elsewhere());
+    let told = (place.display_json(), place.is_remote());
+    let created = match &place {
+        OpenTarget::Folder(folder) => input.create || !folder.exists(),
+        // A server does not report if it creates the database.
+        OpenTarget::Server(_) => input.create,
+    };
     let (handles, permit) = (&asking.state.handles, asking.permit());
     let id = match place {
-        Place::Folder(folder) => handles.open_database(permit, &folder, &given, input.create)?,
-        Place::Server(session) => {
+        OpenTarget::Folder(folder) => {
+            handles.open_database(permit, &folder, &given, input.create)?
+        }
+        OpenTarget::Server(session) => {
             let given = (given, access);
-            handles.open_elsewhere(permit, &session, given, &asking.watch, input.create)?
+            handles.open_remote_database(permit, &session, given, &asking.watch, input.create)?
         }
     };
     let (target, is_elsewhere) = told;
-    let mut told = head("database", &id);
-    told.insert("created".to_owned(), json!(input.create));
+    let mut told = envelope("database", &id);
+    told.insert("created".to_owned(), json!(created));
     told.insert("target".to_owned(), target);
     told.insert("remote".to_owned(), json!(is_elsewhere));
     Ok(Outcome::Whole(told))

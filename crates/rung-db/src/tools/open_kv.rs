@@ -1,25 +1,25 @@
-//! `datalevin_open_kv`: a key-value store, under an id.
+//! `datalevin_open_kv`: opens a key-value store and returns its id.
 
 use rung_auth::Access;
-use rung_dtlv::Store;
+use rung_dtlv::DtlvStoreKind;
 use rung_fault::Fault;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Kind::{Any, Text};
-use super::{Definition, read};
-use crate::asking::{Asking, Place, head, some_options};
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, OpenTarget, envelope, optional_map};
 use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_open_kv",
-    description: "Opens a key-value store by dir or uri; gives its id.",
+    description: "Opens a key-value store; returns its id.",
     writes: false,
     arguments: &[
-        ("dir", Text, false),
-        ("uri", Text, false),
-        ("opts", Any, false),
-        ("clientOpts", Any, false),
+        ("dir", Text, false, parameters::DIR),
+        ("uri", Text, false, parameters::URI),
+        ("opts", Any, false, "Map of options"),
+        ("clientOpts", Any, false, parameters::CLIENT_OPTS),
     ],
     run,
 };
@@ -34,22 +34,22 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let named = (input.dir.as_deref(), input.uri.as_deref());
-    let place = asking.place(named, Store::Kv, input.client_opts.as_ref())?;
-    let opts = some_options(input.opts.as_ref())?;
+    let place = asking.place(named, DtlvStoreKind::Kv, input.client_opts.as_ref())?;
+    let opts = optional_map(input.opts.as_ref())?;
     let (handles, permit) = (&asking.state.handles, asking.permit());
     let id = match &place {
-        Place::Folder(folder) => handles.open_kv(permit, folder)?,
-        Place::Server(session) => {
+        OpenTarget::Folder(folder) => handles.open_kv(permit, folder)?,
+        OpenTarget::Server(session) => {
             let access = asking.most();
-            // How a store is kept there is not ours to say without leave to write.
+            // Store options of a server are ignored without write access.
             let opts = opts.filter(|_| access == Access::Write);
-            handles.open_kv_elsewhere(permit, session, (opts, access), &asking.watch)?
+            handles.open_remote_kv(permit, session, (opts, access), &asking.watch)?
         }
     };
-    let mut told = head("kv", &id);
-    told.insert("target".to_owned(), place.shown());
-    told.insert("remote".to_owned(), json!(place.is_elsewhere()));
+    let mut told = envelope("kv", &id);
+    told.insert("target".to_owned(), place.display_json());
+    told.insert("remote".to_owned(), json!(place.is_remote()));
     Ok(Outcome::Whole(told))
 }

@@ -1,28 +1,34 @@
-//! `datalevin_open_search_index`: an index of texts in a key-value store, under an id.
+//! `datalevin_open_search_index`: opens a full-text index of a key-value store and returns its id.
 
 use rung_fault::Fault;
 use serde_json::{Value, json};
 
 use super::Kind::{Any, Text};
-use super::{Definition, OfKv, read};
-use crate::asking::{Asking, head, options};
+use super::{Definition, OpenIndexInput, parameters, parse_input};
+use crate::asking::{Asking, envelope, map_or_empty};
 use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_open_search_index",
-    description: "Opens a full-text index of a store; gives its id.",
+    description: "Opens a full-text index; returns its id.",
     writes: false,
-    arguments: &[("kv", Text, true), ("opts", Any, false)],
+    arguments: &[
+        ("kv", Text, true, parameters::KV),
+        ("opts", Any, false, "Map, :domain"),
+    ],
     run,
 };
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: OfKv = read(input)?;
+    let input: OpenIndexInput = parse_input(input)?;
     let store = asking.kv(&input.kv)?;
-    let index = store.texts(options(input.opts.as_ref())?, asking.may_change(&input.kv))?;
+    let index = store.texts(
+        map_or_empty(input.opts.as_ref())?,
+        asking.may_change(&input.kv),
+    )?;
     let handles = &asking.state.handles;
     let id = handles.open_search(asking.permit(), &input.kv, index)?;
-    let mut told = head("searchIndex", &id);
+    let mut told = envelope("searchIndex", &id);
     told.insert("kv".to_owned(), json!(input.kv));
     Ok(Outcome::Whole(told))
 }

@@ -1,4 +1,4 @@
-//! `datalevin_pull`: an entity, as far as a pattern goes.
+//! `datalevin_pull`: an entity as selected by a pull pattern.
 
 use rung_edn::Value as Edn;
 use rung_fault::Fault;
@@ -6,24 +6,27 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, Text};
-use super::{Definition, read};
-use crate::asking::{head, with_result};
-use crate::json::{given, to_json};
+use super::{Definition, parameters, parse_input};
+use crate::asking::{envelope, with_result};
+use crate::json::{parse_argument, to_json};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_pull",
-    description: "An entity as a map, as far as the selector goes: [\"*\"], [\":name\"].",
+    description: "An entity as a map.",
     writes: false,
     arguments: &[
-        ("database", Text, true),
-        ("selector", Any, true),
-        ("eid", Any, true),
+        ("database", Text, true, parameters::DATABASE),
+        ("selector", Any, true, parameters::SELECTOR),
+        ("eid", Any, true, parameters::EID),
     ],
     run: |asking, input| {
-        let input: Input = read(input)?;
+        let input: Input = parse_input(input)?;
         let database = asking.database(&input.database)?;
-        let pulled = database.pull(&selector(&input.selector)?, &given(&input.eid)?)?;
-        let beside = head("database", &input.database);
+        let pulled = database.pull(
+            &parse_selector(&input.selector)?,
+            &parse_argument(&input.eid)?,
+        )?;
+        let beside = envelope("database", &input.database);
         Ok(with_result(beside, to_json(&pulled)))
     },
 };
@@ -35,16 +38,16 @@ struct Input {
     eid: Value,
 }
 
-/// A selector as it is meant: JSON has no symbols, so `"*"` and `"..."` stand for them.
-pub(super) fn selector(value: &Value) -> Result<Edn, Fault> {
-    Ok(with_symbols(given(value)?))
+/// Parses a pull pattern. JSON has no symbols, so `"*"` and `"..."` stand for them.
+pub(super) fn parse_selector(value: &Value) -> Result<Edn, Fault> {
+    Ok(with_symbols(parse_argument(value)?))
 }
 
 fn with_symbols(pattern: Edn) -> Edn {
     match pattern {
         Edn::String(text) if ["*", "..."].contains(&&*text) => Edn::symbol(&text),
         Edn::String(text) if text.trim_start().starts_with('[') => {
-            // A pattern that is written out.
+            // A pattern written as EDN text.
             rung_edn::read(&text).unwrap_or(Edn::String(text))
         }
         // An attribute with its options, whose values are data.

@@ -1,14 +1,14 @@
-//! `datalevin_pull_many`: several entities, as far as a pattern goes.
+//! `datalevin_pull_many`: several entities as selected by a pull pattern.
 
 use rung_edn::Value as Edn;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, List, Text};
-use super::pull::selector;
-use super::{Definition, read};
-use crate::asking::head;
-use crate::json::given;
+use super::pull::parse_selector;
+use super::{Definition, parameters, parse_input};
+use crate::asking::envelope;
+use crate::json::parse_argument;
 use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -16,18 +16,24 @@ pub(super) const DEFINITION: Definition = Definition {
     description: "Several entities as maps.",
     writes: false,
     arguments: &[
-        ("database", Text, true),
-        ("selector", Any, true),
-        ("eids", List, true),
+        ("database", Text, true, parameters::DATABASE),
+        ("selector", Any, true, parameters::SELECTOR),
+        ("eids", List, true, "Entity ids or lookup refs"),
     ],
     run: |asking, input| {
-        let input: Input = read(input)?;
+        let input: Input = parse_input(input)?;
         let database = asking.database(&input.database)?;
-        let pattern = selector(&input.selector)?;
-        let entities: Vec<Edn> = input.eids.iter().map(given).collect::<Result<_, _>>()?;
-        asking.list(head("database", &input.database), Wanted::ALL, |taker| {
-            database.pull_many(&pattern, &entities, taker)
-        })
+        let pattern = parse_selector(&input.selector)?;
+        let entities: Vec<Edn> = input
+            .eids
+            .iter()
+            .map(parse_argument)
+            .collect::<Result<_, _>>()?;
+        asking.list(
+            envelope("database", &input.database),
+            Wanted::ALL,
+            |taker| database.pull_many(&pattern, &entities, taker),
+        )
     },
 };
 

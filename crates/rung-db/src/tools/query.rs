@@ -6,20 +6,20 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{List, Text};
-use super::{Definition, read};
-use crate::asking::{Asking, head};
-use crate::json::given;
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, envelope};
+use crate::json::parse_argument;
 use crate::shape::Outcome;
 use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_query",
-    description: "Answers a Datalog query (EDN text). Rules and symbols in inputs as {\"~edn\": \"...\"}.",
+    description: "Runs a Datalog query.",
     writes: false,
     arguments: &[
-        ("database", Text, true),
-        ("query", Text, true),
-        ("inputs", List, false),
+        ("database", Text, true, parameters::DATABASE),
+        ("query", Text, true, parameters::QUERY),
+        ("inputs", List, false, parameters::INPUTS),
     ],
     run,
 };
@@ -33,24 +33,62 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let database = asking.database(&input.database)?;
-    let query = parsed(&input.query)?;
+    let query = parse_query(&input.query)?;
     let inputs: Vec<Edn> = input
         .inputs
         .unwrap_or_default()
         .iter()
-        .map(given)
+        .map(parse_argument)
         .collect::<Result<_, _>>()?;
-    asking.answer(head("database", &input.database), Wanted::ALL, |taker| {
-        database.query(&query, &inputs, taker)
+    asking.answer(
+        envelope("database", &input.database),
+        Wanted::ALL,
+        |taker| database.query(&query, &inputs, taker),
+    )
+}
+
+/// Parses a query.
+pub(super) fn parse_query(text: &str) -> Result<Edn, Fault> {
+    rung_datalog::read_query(text).map_err(|error| {
+        let fault = match error {
+            rung_datalog::Error::Edn(error) => Fault::new(
+                Code::InvalidEdn,
+                format!("the query is not valid EDN: {error}"),
+            ),
+            other => other.into(),
+        };
+        fault.with(Detail::Field, "query")
     })
 }
 
-/// A query as it is written.
-pub(super) fn parsed(text: &str) -> Result<Edn, Fault> {
-    rung_edn::read(text).map_err(|error| {
-        let why = format!("the query is no EDN: {error}");
-        Fault::new(Code::InvalidEdn, why).with(Detail::Field, "query")
-    })
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_in_another_language_is_refused_with_an_example() {
+        for text in ["select * from people", "  SELECT 1", "MATCH (n) RETURN n"] {
+            let fault = parse_query(text).unwrap_err();
+            assert_eq!(fault.code(), Code::InvalidEdn, "{text}");
+            assert!(fault.message().contains("Datalog in EDN"), "{text}");
+            assert!(fault.hint().unwrap().contains("[:find"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_a_query_names_its_position_and_is_short() {
+        let message = |text: &str| parse_query(text).unwrap_err().message().to_owned();
+        assert_eq!(
+            message("[:find ?e\n :where [?e :name]"),
+            "the query is not valid EDN: line 2, column 19: `[`, opened at line 1, column 1, is not closed"
+        );
+        let deep = message(&"[".repeat(100_000));
+        assert_eq!(
+            deep,
+            "the query is not valid EDN: line 1, column 201: values are nested deeper than 200 levels"
+        );
+    }
 }

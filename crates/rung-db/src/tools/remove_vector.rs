@@ -1,19 +1,22 @@
-//! `datalevin_remove_vector`: vectors that are found no longer.
+//! `datalevin_remove_vector`: removes vectors from a vector index.
 
 use super::Kind::{Any, Text};
-use super::{Definition, OfVector, read};
-use crate::asking::done;
-use crate::json::given;
+use super::{Definition, VectorInput, parameters, parse_input};
+use crate::asking::confirmation;
+use crate::json::parse_argument;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_remove_vector",
     description: "Removes the vectors of a reference.",
     writes: true,
-    arguments: &[("vectorIndex", Text, true), ("vectorRef", Any, true)],
+    arguments: &[
+        ("vectorIndex", Text, true, parameters::VECTOR_INDEX),
+        ("vectorRef", Any, true, parameters::REFERENCE),
+    ],
     run: |asking, input| {
-        let input: OfVector = read(input)?;
+        let input: VectorInput = parse_input(input)?;
         let vectors = asking.vectors(&input.vector_index)?;
-        vectors.remove(&given(&input.vector_ref)?)?;
-        Ok(done("vectorIndex", &input.vector_index, "removed"))
+        vectors.remove(&parse_argument(&input.vector_ref)?)?;
+        Ok(confirmation("vectorIndex", &input.vector_index, "removed"))
     },
 };

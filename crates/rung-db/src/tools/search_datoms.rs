@@ -1,13 +1,13 @@
-//! `datalevin_search_datoms`: facts by whatever is known of them.
+//! `datalevin_search_datoms`: the datoms that match a pattern.
 
 use rung_fault::Fault;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, Number, Text};
-use super::{Definition, read};
-use crate::asking::{Asking, head, part};
-use crate::database::Known;
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, envelope, optional_edn};
+use crate::database::FactPattern;
 use crate::shape::Outcome;
 use crate::taker::Wanted;
 
@@ -16,12 +16,12 @@ pub(super) const DEFINITION: Definition = Definition {
     description: "Datoms by entity, attribute and value.",
     writes: false,
     arguments: &[
-        ("database", Text, true),
-        ("e", Any, false),
-        ("a", Any, false),
-        ("v", Any, false),
-        ("limit", Number, false),
-        ("offset", Number, false),
+        ("database", Text, true, parameters::DATABASE),
+        ("e", Any, false, parameters::ENTITY),
+        ("a", Any, false, parameters::ATTRIBUTE),
+        ("v", Any, false, parameters::VALUE),
+        ("limit", Number, false, parameters::LIMIT),
+        ("offset", Number, false, parameters::OFFSET),
     ],
     run,
 };
@@ -37,21 +37,21 @@ pub(super) struct Input {
 }
 
 impl Input {
-    pub(super) fn known(&self) -> Result<Known, Fault> {
-        Ok(Known {
-            e: part(self.e.as_ref())?,
-            a: part(self.a.as_ref())?,
-            v: part(self.v.as_ref())?,
+    pub(super) fn pattern(&self) -> Result<FactPattern, Fault> {
+        Ok(FactPattern {
+            e: optional_edn(self.e.as_ref())?,
+            a: optional_edn(self.a.as_ref())?,
+            v: optional_edn(self.v.as_ref())?,
         })
     }
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let database = asking.database(&input.database)?;
-    let known = input.known()?;
+    let known = input.pattern()?;
     let wanted = Wanted::of(input.limit, input.offset);
-    asking.list(head("database", &input.database), wanted, |taker| {
+    asking.list(envelope("database", &input.database), wanted, |taker| {
         database.search(&known, taker)
     })
 }

@@ -1,4 +1,4 @@
-//! `datalevin_transact`: changes, all of them or none.
+//! `datalevin_transact`: changes a database, all or nothing.
 
 use rung_edn::Value as Edn;
 use rung_fault::Fault;
@@ -6,20 +6,20 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, List, Text};
-use super::{Definition, read};
-use crate::asking::{Asking, head};
-use crate::database::Fact;
-use crate::json::{given, to_json};
+use super::{Definition, parameters, parse_input};
+use crate::asking::{Asking, envelope};
+use crate::database::OutputDatom;
+use crate::json::{parse_argument, to_json};
 use crate::shape::Outcome;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_transact",
-    description: "Changes a database, all or nothing: entity maps, [\":db/add\", e, a, v].",
+    description: "Changes a database, all or nothing.",
     writes: true,
     arguments: &[
-        ("database", Text, true),
-        ("txData", List, true),
-        ("txMeta", Any, false),
+        ("database", Text, true, parameters::DATABASE),
+        ("txData", List, true, "Entity maps, [\":db/add\", e, a, v]"),
+        ("txMeta", Any, false, "Returned as it is"),
     ],
     run,
 };
@@ -33,20 +33,24 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let database = asking.database(&input.database)?;
-    let changes = input.tx_data.iter().map(given).collect::<Result<_, _>>()?;
+    let changes = input
+        .tx_data
+        .iter()
+        .map(parse_argument)
+        .collect::<Result<_, _>>()?;
     let report = database.transact(changes)?;
-    let facts: Vec<Value> = report.facts.iter().map(Fact::to_json).collect();
+    let facts: Vec<Value> = report.facts.iter().map(OutputDatom::to_json).collect();
     let result = [
         ("tx-data", facts.into()),
         ("tempids", to_json(&Edn::Map(report.tempids))),
         ("tx-id", report.tx.into()),
         ("tx-meta", input.tx_meta.into()),
     ];
-    // It is done: whatever is left out of the report, it is no failure.
+    // The transaction is committed: cutting its report is not a failure.
     Ok(Outcome::Report {
-        head: head("database", &input.database),
+        head: envelope("database", &input.database),
         result: result
             .map(|(name, value): (&str, Value)| (name.to_owned(), value))
             .into_iter()

@@ -1,23 +1,23 @@
-//! `datalevin_vector_search`: vectors by what is near.
+//! `datalevin_vector_search`: the nearest vectors.
 
 use rung_fault::Fault;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Kind::{Any, List, Text};
-use super::{Definition, numbers, read};
-use crate::asking::{Asking, head, options};
+use super::{Definition, parameters, parse_input, parse_vector};
+use crate::asking::{Asking, envelope, map_or_empty};
 use crate::shape::Outcome;
 use crate::taker::Wanted;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "datalevin_vector_search",
-    description: "The nearest vectors; opts :top, :display.",
+    description: "The nearest vectors.",
     writes: false,
     arguments: &[
-        ("vectorIndex", Text, true),
-        ("queryVector", List, true),
-        ("opts", Any, false),
+        ("vectorIndex", Text, true, parameters::VECTOR_INDEX),
+        ("queryVector", List, true, parameters::VECTOR),
+        ("opts", Any, false, parameters::SEARCH_OPTS),
     ],
     run,
 };
@@ -31,11 +31,11 @@ struct Input {
 }
 
 fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = read(input)?;
+    let input: Input = parse_input(input)?;
     let vectors = asking.vectors(&input.vector_index)?;
-    let options = options(input.opts.as_ref())?;
-    let vector = numbers(&input.query_vector, "queryVector")?;
-    let beside = head("vectorIndex", &input.vector_index);
+    let options = map_or_empty(input.opts.as_ref())?;
+    let vector = parse_vector(&input.query_vector, "queryVector")?;
+    let beside = envelope("vectorIndex", &input.vector_index);
     asking.list(beside, Wanted::ALL, |taker| {
         vectors.search(&vector, options, taker)
     })

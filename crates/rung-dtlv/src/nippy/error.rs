@@ -1,73 +1,72 @@
-//! What can be wrong with bytes.
+//! Encoding and decoding errors.
 
 /// [`std::result::Result`] with this module's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why bytes are no value, or a value has no bytes.
+/// A decoding or encoding error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}: {why}")]
 pub struct Error {
-    /// How many bytes were read or written before.
+    /// The number of bytes read or written before.
     pub at: usize,
-    /// What is wrong there.
-    pub why: Why,
+    pub why: ErrorKind,
 }
 
-/// What is wrong.
+/// The kind of an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Why {
-    /// More is announced than there is.
-    #[error("{wanted} bytes or values are announced, and {left} bytes are left")]
-    Ends {
-        /// What was announced.
+pub enum ErrorKind {
+    /// An announced length exceeds the remaining bytes.
+    #[error("{wanted} bytes or values are declared, but {left} bytes are left")]
+    UnexpectedEnd {
+        /// The announced length.
         wanted: u64,
-        /// What is there.
+        /// The remaining bytes.
         left: usize,
     },
-    /// A length below zero.
+    /// A negative length.
     #[error("a length is negative")]
-    Negative,
-    /// More bytes than the value has.
+    NegativeLength,
+    /// Bytes follow the value.
     #[error("{0} bytes follow the value")]
     Trailing(usize),
-    /// A type that is not known here.
-    #[error("type {0} is not known")]
-    Type(u8),
-    /// A type of the server's own that is not known here.
-    #[error("custom type {0} is not known")]
-    Custom(i16),
-    /// Values within values within values.
-    #[error("values are nested deeper than {}", super::MAX_DEPTH)]
-    Deep,
-    /// More values than one message may have.
-    #[error("there are more than {} values", super::MAX_VALUES)]
-    Many,
-    /// A text that is none.
+    /// An unknown type byte.
+    #[error("type {0} is unknown")]
+    UnknownType(u8),
+    /// An unknown custom type.
+    #[error("custom type {0} is unknown")]
+    UnknownCustomType(i16),
+    /// The nesting exceeds the limit.
+    #[error("values are nested deeper than {} levels", super::MAX_DEPTH)]
+    TooDeep,
+    /// The number of values exceeds the limit.
+    #[error("more than {} values", super::MAX_VALUES)]
+    TooManyValues,
+    /// A text is not UTF-8.
     #[error("a text is not UTF-8")]
-    Text,
-    /// A code point that is none.
-    #[error("a character is no code point, or half of one")]
-    Character,
-    /// A number that takes too long to work with.
-    #[error("a number has more digits than can be worked with")]
-    Number,
-    /// A quotient by zero.
-    #[error("a quotient is by zero")]
-    Quotient,
-    /// A reference to nothing.
-    #[error("a reference to value {0} that was not said before")]
-    Reference(usize),
-    /// A collection that is not what its type says.
-    #[error("a {0} was announced, and its content is none")]
-    Content(&'static str),
-    /// EDN that is none.
-    #[error("text that was to be read: {0}")]
-    Edn(rung_edn::Error),
-    /// A value that has no bytes.
-    #[error("a {0} cannot be sent")]
+    InvalidUtf8,
+    /// A character is a surrogate.
+    #[error("a character is not a code point")]
+    InvalidCharacter,
+    /// A number exceeds the size limit.
+    #[error("a number has too many digits")]
+    NumberTooLarge,
+    /// A ratio has the denominator zero.
+    #[error("a ratio has the denominator zero")]
+    ZeroDenominator,
+    /// A reference to a value that is not yet complete.
+    #[error("a reference to value {0}, which is not complete")]
+    UnknownReference(usize),
+    /// The content does not match the type.
+    #[error("the content of a {0} is invalid")]
+    InvalidContent(&'static str),
+    /// An embedded text is not EDN.
+    #[error("invalid EDN: {0}")]
+    InvalidEdn(rung_edn::Error),
+    /// The value has no encoding.
+    #[error("a {0} cannot be encoded")]
     Unwritable(&'static str),
-    /// A value longer than a length can say.
-    #[error("a {0} is too long to be sent")]
-    Long(&'static str),
+    /// The value is longer than its length field allows.
+    #[error("a {0} is too long to be encoded")]
+    TooLong(&'static str),
 }

@@ -1,7 +1,7 @@
-//! The byte that says what a value is.
+//! The type bytes.
 //!
-//! `SMALL`, `MEDIUM` and `LARGE` have a length of one, two and four bytes. Those that are `SHORT` are as `SMALL`, with
-//! lengths up to 255; they are newer, and what we write where there is the choice.
+//! `SMALL`, `MEDIUM` and `LARGE` types have a length field of one, two and four bytes. `SHORT` types have one byte for
+//! lengths up to 255; they are newer than `SMALL` and preferred by the writer.
 
 pub(super) const NIL: u8 = 3;
 pub(super) const TRUE: u8 = 8;
@@ -92,11 +92,11 @@ pub(super) const FLOATS: u8 = 120;
 pub(super) const DOUBLES: u8 = 121;
 pub(super) const STRINGS: u8 = 107;
 pub(super) const OBJECTS: u8 = 115;
-/// Arrays whose elements each say what they are.
-pub(super) const LONGS_OLD: u8 = 108;
-pub(super) const INTS_OLD: u8 = 109;
-pub(super) const DOUBLES_OLD: u8 = 116;
-pub(super) const FLOATS_OLD: u8 = 117;
+/// Arrays whose elements have a type byte each.
+pub(super) const LONGS_TYPED: u8 = 108;
+pub(super) const INTS_TYPED: u8 = 109;
+pub(super) const DOUBLES_TYPED: u8 = 116;
+pub(super) const FLOATS_TYPED: u8 = 117;
 
 pub(super) const META: u8 = 25;
 pub(super) const META_PROTOCOL: u8 = 104;
@@ -107,12 +107,12 @@ pub(super) const SERIALIZED_MEDIUM: u8 = 76;
 pub(super) const OBJECT: u8 = 122;
 pub(super) const CUSTOM: u8 = 82;
 
-/// References to what was said before, by its number.
+/// References to earlier values by number.
 pub(super) const CACHED: [u8; 8] = [59, 63, 64, 65, 66, 72, 73, 74];
 pub(super) const CACHED_SMALL: u8 = 67;
 pub(super) const CACHED_MEDIUM: u8 = 68;
 
-/// Types of the server's own, named by the hash of their names.
+/// The server's custom types, identified by the hash of their names.
 pub(super) mod custom {
     pub(in crate::nippy) const DATOM: i16 = -27_026;
     pub(in crate::nippy) const ENTITY: i16 = 6_354;

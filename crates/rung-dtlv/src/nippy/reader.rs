@@ -1,4 +1,4 @@
-//! From bytes to values.
+//! Decoding of values.
 
 use std::sync::Arc;
 
@@ -6,63 +6,64 @@ use rung_edn::{BigDecimal, BigInt, BigRational, Map, Name, Set, Value};
 
 use super::ids::{self, custom};
 use super::{
-    DATOM, ENTITY, Error, FUNCTION, MAX_DEPTH, MAX_NUMBER_BYTES, MAX_SCALE, MAX_VALUES, Result, Why,
+    DATOM, ENTITY, Error, ErrorKind, FUNCTION, MAX_DEPTH, MAX_NUMBER_BYTES, MAX_SCALE, MAX_VALUES,
+    Result,
 };
 
-/// Room that is made before a value is there: a length alone gets no more.
-const FIRST_ROOM: usize = 1_024;
+/// The largest capacity that an announced length alone reserves.
+const MAX_INITIAL_CAPACITY: usize = 1_024;
 
-/// Reads bytes that are one value.
+/// Decodes bytes that are exactly one value.
 pub fn read(bytes: &[u8]) -> Result<Value> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = NippyReader::new(bytes);
     let value = reader.value()?;
-    match reader.left() {
+    match reader.remaining() {
         0 => Ok(value),
-        left => Err(reader.wrong(Why::Trailing(left))),
+        left => Err(reader.error(ErrorKind::Trailing(left))),
     }
 }
 
-struct Reader<'b> {
+struct NippyReader<'b> {
     bytes: &'b [u8],
     at: usize,
     depth: usize,
     values: usize,
-    /// What can be referred to, with how many values it is; nothing while it is being read.
-    said: Vec<Option<(Value, usize)>>,
+    /// Values that can be referenced, with their number of values; `None` while being read.
+    referenced: Vec<Option<(Value, usize)>>,
 }
 
-impl<'b> Reader<'b> {
+impl<'b> NippyReader<'b> {
     fn new(bytes: &'b [u8]) -> Self {
         Self {
             bytes,
             at: 0,
             depth: 0,
             values: 0,
-            said: Vec::new(),
+            referenced: Vec::new(),
         }
     }
 
-    fn wrong(&self, why: Why) -> Error {
+    fn error(&self, why: ErrorKind) -> Error {
         Error { at: self.at, why }
     }
 
-    fn left(&self) -> usize {
+    fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    fn charge(&mut self, values: usize) -> Result<()> {
+    fn count_values(&mut self, values: usize) -> Result<()> {
         self.values = self.values.saturating_add(values);
         if self.values > MAX_VALUES {
-            return Err(self.wrong(Why::Many));
+            return Err(self.error(ErrorKind::TooManyValues));
         }
         Ok(())
     }
 
     fn value(&mut self) -> Result<Value> {
         if self.depth == MAX_DEPTH {
-            return Err(self.wrong(Why::Deep));
+            return Err(self.error(ErrorKind::TooDeep));
         }
-        self.charge(1)?;
+        self.count_values(1)?;
         self.depth += 1;
         let value = self.content();
         self.depth -= 1;
@@ -84,14 +85,14 @@ impl<'b> Reader<'b> {
                 self.value()?;
                 self.value()
             }
-            ids::CUSTOM => self.custom(),
+            ids::CUSTOM => self.custom_type(),
             _ => match self.number(id)? {
                 Some(value) => Ok(value),
                 None => match self.text(id)? {
                     Some(value) => Ok(value),
                     None => match self.collection(id)? {
                         Some(value) => Ok(value),
-                        None => self.rare(id, start),
+                        None => self.other_type(id, start),
                     },
                 },
             },
@@ -114,7 +115,7 @@ impl<'b> Reader<'b> {
             ids::FLOAT => Value::Float(f32::from_be_bytes(self.array()?)),
             ids::DOUBLE_ZERO => Value::Double(0.0),
             ids::DOUBLE => Value::Double(f64::from_be_bytes(self.array()?)),
-            ids::BIG_INT | ids::BIG_INTEGER => Value::BigInt(Arc::new(self.big()?)),
+            ids::BIG_INT | ids::BIG_INTEGER => Value::BigInt(Arc::new(self.big_int()?)),
             ids::BIG_DECIMAL => self.decimal()?,
             ids::RATIO => self.ratio()?,
             _ => return Ok(None),
@@ -149,11 +150,11 @@ impl<'b> Reader<'b> {
             ids::READER_SMALL | ids::READER_MEDIUM | ids::READER_LARGE => {
                 let start = self.at;
                 let text = self.str(length)?;
-                // No value is shorter than a character.
-                self.charge(length)?;
+                // Each EDN value has at least one character.
+                self.count_values(length)?;
                 rung_edn::read(text).map_err(|error| Error {
                     at: start,
-                    why: Why::Edn(error),
+                    why: ErrorKind::InvalidEdn(error),
                 })?
             }
             _ => Value::text(self.str(length)?),
@@ -190,10 +191,10 @@ impl<'b> Reader<'b> {
             | ids::QUEUE
             | ids::STRINGS
             | ids::OBJECTS
-            | ids::INTS_OLD
-            | ids::LONGS_OLD
-            | ids::FLOATS_OLD
-            | ids::DOUBLES_OLD => self.large_length()?,
+            | ids::INTS_TYPED
+            | ids::LONGS_TYPED
+            | ids::FLOATS_TYPED
+            | ids::DOUBLES_TYPED => self.large_length()?,
             _ => return Ok(None),
         };
         Ok(Some(match id {
@@ -222,8 +223,8 @@ impl<'b> Reader<'b> {
         }))
     }
 
-    /// Arrays, references, and what servers say when something went wrong.
-    fn rare(&mut self, id: u8, start: usize) -> Result<Value> {
+    /// Decodes arrays, references, and the types that occur in server errors.
+    fn other_type(&mut self, id: u8, start: usize) -> Result<Value> {
         if let Some(number) = ids::CACHED.iter().position(|own| *own == id) {
             return self.reference(number);
         }
@@ -240,8 +241,8 @@ impl<'b> Reader<'b> {
             ids::LONGS => self.numbers(|bytes| Value::Long(i64::from_be_bytes(bytes))),
             ids::FLOATS => self.numbers(|bytes| Value::Float(f32::from_be_bytes(bytes))),
             ids::DOUBLES => self.numbers(|bytes| Value::Double(f64::from_be_bytes(bytes))),
-            ids::REGEX => self.tagged("java.util.regex.Pattern"),
-            ids::URI => self.tagged("java.net.URI"),
+            ids::REGEX => self.read_tagged("java.util.regex.Pattern"),
+            ids::URI => self.read_tagged("java.net.URI"),
             ids::TIME_INSTANT => {
                 let (seconds, nanos) = (self.i64()?, self.i32()?);
                 let ms = seconds.saturating_mul(1_000);
@@ -260,15 +261,15 @@ impl<'b> Reader<'b> {
             }
             ids::RECORD_SMALL | ids::SERIALIZED_SMALL => {
                 let length = self.small_length()?;
-                self.named(length)
+                self.read_class_tagged(length)
             }
             ids::RECORD_MEDIUM | ids::SERIALIZED_MEDIUM => {
                 let length = self.medium_length()?;
-                self.named(length)
+                self.read_class_tagged(length)
             }
             ids::OBJECT => {
                 let Value::String(class) = self.value()? else {
-                    return Err(self.wrong(Why::Content("class name")));
+                    return Err(self.error(ErrorKind::InvalidContent("class name")));
                 };
                 let count = self.short_length()?;
                 let fields = Value::Vector(self.items(count)?);
@@ -276,12 +277,12 @@ impl<'b> Reader<'b> {
             }
             _ => Err(Error {
                 at: start,
-                why: Why::Type(id),
+                why: ErrorKind::UnknownType(id),
             }),
         }
     }
 
-    fn custom(&mut self) -> Result<Value> {
+    fn custom_type(&mut self) -> Result<Value> {
         let start = self.at;
         match i16::from_be_bytes(self.array()?) {
             custom::DATOM => {
@@ -289,8 +290,8 @@ impl<'b> Reader<'b> {
                 let parts = vec![entity, self.value()?, self.value()?, self.value()?];
                 Ok(tagged(DATOM, Value::Vector(parts)))
             }
-            custom::ENTITY => self.tagged(ENTITY),
-            custom::FUNCTION => self.tagged(FUNCTION),
+            custom::ENTITY => self.read_tagged(ENTITY),
+            custom::FUNCTION => self.read_tagged(FUNCTION),
             custom::SPILL_VECTOR => {
                 let count = self.i64()?;
                 let count = self.length(count)?;
@@ -300,12 +301,12 @@ impl<'b> Reader<'b> {
                 Value::Vector(items) | Value::List(items) => {
                     Ok(Value::Set(items.into_iter().collect()))
                 }
-                _ => Err(self.wrong(Why::Content("set"))),
+                _ => Err(self.error(ErrorKind::InvalidContent("set"))),
             },
             custom::SPILL_MAP => self.spilled_map(),
             other => Err(Error {
                 at: start,
-                why: Why::Custom(other),
+                why: ErrorKind::UnknownCustomType(other),
             }),
         }
     }
@@ -314,7 +315,7 @@ impl<'b> Reader<'b> {
         let members = match self.value()? {
             map @ Value::Map(_) => return Ok(map),
             Value::Vector(members) | Value::List(members) => members,
-            _ => return Err(self.wrong(Why::Content("map"))),
+            _ => return Err(self.error(ErrorKind::InvalidContent("map"))),
         };
         let mut map = Map::with_capacity(members.len());
         for member in members {
@@ -323,45 +324,45 @@ impl<'b> Reader<'b> {
                     let mut pair = pair.into_iter();
                     map.extend(pair.next().zip(pair.next()));
                 }
-                _ => return Err(self.wrong(Why::Content("map"))),
+                _ => return Err(self.error(ErrorKind::InvalidContent("map"))),
             }
         }
         Ok(Value::Map(map))
     }
 
-    /// What was said before; or what is said now, and can be referred to from here on.
+    /// Returns an earlier value, or reads one that can be referenced from here on.
     fn reference(&mut self, number: usize) -> Result<Value> {
-        if let Some(said) = self.said.get(number) {
-            // What refers to itself is not there yet.
+        if let Some(said) = self.referenced.get(number) {
+            // The value refers to itself.
             let Some((value, values)) = said.clone() else {
-                return Err(self.wrong(Why::Reference(number)));
+                return Err(self.error(ErrorKind::UnknownReference(number)));
             };
-            self.charge(values)?;
+            self.count_values(values)?;
             return Ok(value);
         }
-        if number != self.said.len() {
-            return Err(self.wrong(Why::Reference(number)));
+        if number != self.referenced.len() {
+            return Err(self.error(ErrorKind::UnknownReference(number)));
         }
-        // Its number is taken before those of what is in it.
-        self.said.push(None);
+        // A value is numbered before the values inside it.
+        self.referenced.push(None);
         let before = self.values;
         let value = self.value()?;
-        self.said[number] = Some((value.clone(), self.values - before));
+        self.referenced[number] = Some((value.clone(), self.values - before));
         Ok(value)
     }
 
-    fn tagged(&mut self, tag: &str) -> Result<Value> {
+    fn read_tagged(&mut self, tag: &str) -> Result<Value> {
         Ok(tagged(tag, self.value()?))
     }
 
-    fn named(&mut self, length: usize) -> Result<Value> {
+    fn read_class_tagged(&mut self, length: usize) -> Result<Value> {
         let class = Name::new(self.str(length)?);
         Ok(Value::Tagged(class, Box::new(self.value()?)))
     }
 
     fn items(&mut self, count: usize) -> Result<Vec<Value>> {
-        self.announced(count as u64)?;
-        let mut items = Vec::with_capacity(count.min(FIRST_ROOM));
+        self.check_remaining(count as u64)?;
+        let mut items = Vec::with_capacity(count.min(MAX_INITIAL_CAPACITY));
         for _ in 0..count {
             items.push(self.value()?);
         }
@@ -369,8 +370,8 @@ impl<'b> Reader<'b> {
     }
 
     fn set(&mut self, count: usize) -> Result<Set> {
-        self.announced(count as u64)?;
-        let mut set = Set::with_capacity(count.min(FIRST_ROOM));
+        self.check_remaining(count as u64)?;
+        let mut set = Set::with_capacity(count.min(MAX_INITIAL_CAPACITY));
         for _ in 0..count {
             set.insert(self.value()?);
         }
@@ -378,8 +379,8 @@ impl<'b> Reader<'b> {
     }
 
     fn map(&mut self, count: usize) -> Result<Map> {
-        self.announced(2 * count as u64)?;
-        let mut map = Map::with_capacity(count.min(FIRST_ROOM));
+        self.check_remaining(2 * count as u64)?;
+        let mut map = Map::with_capacity(count.min(MAX_INITIAL_CAPACITY));
         for _ in 0..count {
             let key = self.value()?;
             map.insert(key, self.value()?);
@@ -390,7 +391,7 @@ impl<'b> Reader<'b> {
     fn numbers<const N: usize>(&mut self, number: impl Fn([u8; N]) -> Value) -> Result<Value> {
         let count = self.large_length()?;
         let bytes = self.take(count.saturating_mul(N))?;
-        self.charge(count)?;
+        self.count_values(count)?;
         let (numbers, _) = bytes.as_chunks();
         Ok(Value::Vector(
             numbers.iter().map(|bytes| number(*bytes)).collect(),
@@ -400,32 +401,32 @@ impl<'b> Reader<'b> {
     fn character(&mut self) -> Result<Value> {
         let unit = u16::from_be_bytes(self.array()?);
         let found = char::from_u32(unit.into()).map(Value::Char);
-        found.ok_or_else(|| self.wrong(Why::Character))
+        found.ok_or_else(|| self.error(ErrorKind::InvalidCharacter))
     }
 
-    fn big(&mut self) -> Result<BigInt> {
+    fn big_int(&mut self) -> Result<BigInt> {
         let length = self.large_length()?;
         let bytes = self.take(length)?;
         if length > MAX_NUMBER_BYTES {
-            return Err(self.wrong(Why::Number));
+            return Err(self.error(ErrorKind::NumberTooLarge));
         }
         Ok(BigInt::from_signed_bytes_be(bytes))
     }
 
     fn decimal(&mut self) -> Result<Value> {
-        let digits = self.big()?;
+        let digits = self.big_int()?;
         let scale = self.i32()?;
         if scale.unsigned_abs() > MAX_SCALE {
-            return Err(self.wrong(Why::Number));
+            return Err(self.error(ErrorKind::NumberTooLarge));
         }
         let number = BigDecimal::new(digits, scale.into());
         Ok(Value::BigDec(Arc::new(number)))
     }
 
     fn ratio(&mut self) -> Result<Value> {
-        let (over, under) = (self.big()?, self.big()?);
+        let (over, under) = (self.big_int()?, self.big_int()?);
         if under == BigInt::ZERO {
-            return Err(self.wrong(Why::Quotient));
+            return Err(self.error(ErrorKind::ZeroDenominator));
         }
         let ratio = BigRational::new(over, under);
         Ok(if ratio.is_integer() {
@@ -437,17 +438,17 @@ impl<'b> Reader<'b> {
 
     // === bytes ===
 
-    /// Whether as much can be there: nothing takes less than a byte.
-    fn announced(&self, wanted: u64) -> Result<()> {
-        let left = self.left();
+    /// Checks that `wanted` bytes or values can follow: a value takes at least one byte.
+    fn check_remaining(&self, wanted: u64) -> Result<()> {
+        let left = self.remaining();
         if wanted > left as u64 {
-            return Err(self.wrong(Why::Ends { wanted, left }));
+            return Err(self.error(ErrorKind::UnexpectedEnd { wanted, left }));
         }
         Ok(())
     }
 
     fn take(&mut self, length: usize) -> Result<&'b [u8]> {
-        self.announced(length as u64)?;
+        self.check_remaining(length as u64)?;
         let bytes = &self.bytes[self.at..self.at + length];
         self.at += length;
         Ok(bytes)
@@ -464,7 +465,7 @@ impl<'b> Reader<'b> {
         let bytes = self.take(length)?;
         std::str::from_utf8(bytes).map_err(|_| Error {
             at: start,
-            why: Why::Text,
+            why: ErrorKind::InvalidUtf8,
         })
     }
 
@@ -480,7 +481,7 @@ impl<'b> Reader<'b> {
         Ok(i64::from_be_bytes(self.array()?))
     }
 
-    /// Numbers without a sign are as far above the least number with one as they are above zero.
+    /// Unsigned numbers are stored with an offset: zero is the least signed number.
     fn short(&mut self) -> Result<i64> {
         let number = i8::from_be_bytes(self.array()?);
         Ok(i64::from(number) - i64::from(i8::MIN))
@@ -496,7 +497,7 @@ impl<'b> Reader<'b> {
     }
 
     fn length(&self, length: i64) -> Result<usize> {
-        usize::try_from(length).map_err(|_| self.wrong(Why::Negative))
+        usize::try_from(length).map_err(|_| self.error(ErrorKind::NegativeLength))
     }
 
     fn short_length(&mut self) -> Result<usize> {

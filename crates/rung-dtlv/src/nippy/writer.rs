@@ -1,104 +1,104 @@
-//! From values to bytes.
+//! Encoding of values.
 //!
-//! Of several ways to say a value the one is written that the current server writes itself, so that what it sent and we
-//! read is written as the bytes that came. It may refer to names that it said before; we say them again.
+//! Of several encodings the writer uses that of the current server, so a decoded value is encoded as the same bytes again,
+//! except that names are repeated and never referenced.
 
 use rung_edn::{BigInt, Name, Value};
 
 use super::ids::{self, custom};
-use super::{DATOM, Error, MAX_DEPTH, Result, Why};
+use super::{DATOM, Error, ErrorKind, MAX_DEPTH, Result};
 
-/// The bytes of a value.
+/// Encodes a value.
 pub fn write(value: &Value) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     write_to(&mut bytes, value)?;
     Ok(bytes)
 }
 
-/// The bytes of a value, after what is there.
+/// Appends an encoded value.
 pub(crate) fn write_to(bytes: &mut Vec<u8>, value: &Value) -> Result<()> {
-    Writer { bytes, depth: 0 }.value(value)
+    NippyWriter { bytes, depth: 0 }.value(value)
 }
 
-/// What a value is for each length of its length: none, one byte, two and four.
-struct Lengths {
+/// The type bytes of a value for length fields of zero, one, two and four bytes.
+struct LengthTypes {
     kind: &'static str,
     empty: Option<u8>,
-    /// Up to 255 where there is a type for that, else up to 127.
-    one: One,
+    /// Lengths up to 255 if the type exists, else up to 127.
+    one: OneByteLength,
     two: u8,
     four: Option<u8>,
 }
 
-enum One {
+enum OneByteLength {
     Short(u8),
     Small(u8),
 }
 
-const STRING: Lengths = Lengths {
+const STRING: LengthTypes = LengthTypes {
     kind: "string",
     empty: Some(ids::STRING_EMPTY),
-    one: One::Short(ids::STRING_SHORT),
+    one: OneByteLength::Short(ids::STRING_SHORT),
     two: ids::STRING_MEDIUM,
     four: Some(ids::STRING_LARGE),
 };
-const KEYWORD: Lengths = Lengths {
+const KEYWORD: LengthTypes = LengthTypes {
     kind: "keyword",
     empty: None,
-    one: One::Small(ids::KEYWORD_SMALL),
+    one: OneByteLength::Small(ids::KEYWORD_SMALL),
     two: ids::KEYWORD_MEDIUM,
     four: None,
 };
-const SYMBOL: Lengths = Lengths {
+const SYMBOL: LengthTypes = LengthTypes {
     kind: "symbol",
     empty: None,
-    one: One::Small(ids::SYMBOL_SMALL),
+    one: OneByteLength::Small(ids::SYMBOL_SMALL),
     two: ids::SYMBOL_MEDIUM,
     four: None,
 };
-const BYTES: Lengths = Lengths {
+const BYTES: LengthTypes = LengthTypes {
     kind: "byte array",
     empty: Some(ids::BYTES_EMPTY),
-    one: One::Small(ids::BYTES_SMALL),
+    one: OneByteLength::Small(ids::BYTES_SMALL),
     two: ids::BYTES_MEDIUM,
     four: Some(ids::BYTES_LARGE),
 };
-const VECTOR: Lengths = Lengths {
+const VECTOR: LengthTypes = LengthTypes {
     kind: "vector",
     empty: Some(ids::VECTOR_EMPTY),
-    one: One::Short(ids::VECTOR_SHORT),
+    one: OneByteLength::Short(ids::VECTOR_SHORT),
     two: ids::VECTOR_MEDIUM,
     four: Some(ids::VECTOR_LARGE),
 };
-const LIST: Lengths = Lengths {
+const LIST: LengthTypes = LengthTypes {
     kind: "list",
     empty: Some(ids::LIST_EMPTY),
-    one: One::Small(ids::LIST_SMALL),
+    one: OneByteLength::Small(ids::LIST_SMALL),
     two: ids::LIST_MEDIUM,
     four: Some(ids::LIST_LARGE),
 };
-const SET: Lengths = Lengths {
+const SET: LengthTypes = LengthTypes {
     kind: "set",
     empty: Some(ids::SET_EMPTY),
-    one: One::Short(ids::SET_SHORT),
+    one: OneByteLength::Short(ids::SET_SHORT),
     two: ids::SET_MEDIUM,
     four: Some(ids::SET_LARGE),
 };
-const MAP: Lengths = Lengths {
+const MAP: LengthTypes = LengthTypes {
     kind: "map",
     empty: Some(ids::MAP_EMPTY),
-    one: One::Short(ids::MAP_SHORT),
+    one: OneByteLength::Short(ids::MAP_SHORT),
     two: ids::MAP_MEDIUM,
     four: Some(ids::MAP_LARGE),
 };
 
-struct Writer<'b> {
+struct NippyWriter<'b> {
     bytes: &'b mut Vec<u8>,
     depth: usize,
 }
 
-impl Writer<'_> {
-    fn wrong(&self, why: Why) -> Error {
+impl NippyWriter<'_> {
+    fn error(&self, why: ErrorKind) -> Error {
         Error {
             at: self.bytes.len(),
             why,
@@ -107,7 +107,7 @@ impl Writer<'_> {
 
     fn value(&mut self, value: &Value) -> Result<()> {
         if self.depth == MAX_DEPTH {
-            return Err(self.wrong(Why::Deep));
+            return Err(self.error(ErrorKind::TooDeep));
         }
         self.depth += 1;
         self.content(value)?;
@@ -123,28 +123,28 @@ impl Writer<'_> {
             Value::Long(number) => self.long(*number),
             Value::BigInt(number) => {
                 self.bytes.push(ids::BIG_INT);
-                self.big(number)?;
+                self.big_int(number)?;
             }
             Value::Ratio(number) => {
                 self.bytes.push(ids::RATIO);
-                self.big(number.numer())?;
-                self.big(number.denom())?;
+                self.big_int(number.numer())?;
+                self.big_int(number.denom())?;
             }
             Value::BigDec(number) => {
                 let (digits, scale) = number.as_bigint_and_exponent();
-                let scale =
-                    i32::try_from(scale).map_err(|_| self.wrong(Why::Long("decimal number")))?;
+                let scale = i32::try_from(scale)
+                    .map_err(|_| self.error(ErrorKind::TooLong("decimal number")))?;
                 self.bytes.push(ids::BIG_DECIMAL);
-                self.big(&digits)?;
+                self.big_int(&digits)?;
                 self.bytes.extend(scale.to_be_bytes());
             }
             Value::Float(number) => self.fixed(ids::FLOAT, number.to_be_bytes()),
-            // The zero below zero has no shorter way to be said.
+            // Negative zero has no short form.
             Value::Double(number) if number.to_bits() == 0 => self.bytes.push(ids::DOUBLE_ZERO),
             Value::Double(number) => self.fixed(ids::DOUBLE, number.to_be_bytes()),
             Value::Char(c) => {
                 let unit = u16::try_from(u32::from(*c))
-                    .map_err(|_| self.wrong(Why::Unwritable("character of two units")))?;
+                    .map_err(|_| self.error(ErrorKind::Unwritable("character of two units")))?;
                 self.fixed(ids::CHAR, unit.to_be_bytes());
             }
             Value::String(text) => self.text(&STRING, text)?,
@@ -178,10 +178,10 @@ impl Writer<'_> {
 
     fn tagged(&mut self, tag: &Name, value: &Value) -> Result<()> {
         let (DATOM, Value::Vector(parts)) = (tag.as_str(), value) else {
-            return Err(self.wrong(Why::Unwritable("tagged value")));
+            return Err(self.error(ErrorKind::Unwritable("tagged value")));
         };
         let [Value::Long(entity), attribute, value, tx] = parts.as_slice() else {
-            return Err(self.wrong(Why::Unwritable("datom without its four parts")));
+            return Err(self.error(ErrorKind::Unwritable("datom without its four parts")));
         };
         self.fixed(ids::CUSTOM, custom::DATOM.to_be_bytes());
         self.bytes.extend(entity.to_be_bytes());
@@ -199,7 +199,7 @@ impl Writer<'_> {
         let size = number.unsigned_abs();
         let negative = number < 0;
         let choose = |positive, below| if negative { below } else { positive };
-        // Moved down, so that the least is the least with a sign: which is to say, the first bit is turned over.
+        // Stored with an offset, which flips the first bit.
         if number == 0 {
             self.bytes.push(ids::ZERO);
         } else if let Ok(size) = u8::try_from(size) {
@@ -216,27 +216,27 @@ impl Writer<'_> {
         }
     }
 
-    fn big(&mut self, number: &BigInt) -> Result<()> {
+    fn big_int(&mut self, number: &BigInt) -> Result<()> {
         let bytes = number.to_signed_bytes_be();
-        let length =
-            i32::try_from(bytes.len()).map_err(|_| self.wrong(Why::Long("whole number")))?;
+        let length = i32::try_from(bytes.len())
+            .map_err(|_| self.error(ErrorKind::TooLong("whole number")))?;
         self.bytes.extend(length.to_be_bytes());
         self.bytes.extend(bytes);
         Ok(())
     }
 
-    fn text(&mut self, lengths: &Lengths, text: &str) -> Result<()> {
+    fn text(&mut self, lengths: &LengthTypes, text: &str) -> Result<()> {
         self.length(lengths, text.len())?;
         self.bytes.extend_from_slice(text.as_bytes());
         Ok(())
     }
 
-    fn items(&mut self, lengths: &Lengths, items: &[Value]) -> Result<()> {
+    fn items(&mut self, lengths: &LengthTypes, items: &[Value]) -> Result<()> {
         self.length(lengths, items.len())?;
         items.iter().try_for_each(|item| self.value(item))
     }
 
-    fn length(&mut self, lengths: &Lengths, length: usize) -> Result<()> {
+    fn length(&mut self, lengths: &LengthTypes, length: usize) -> Result<()> {
         if length == 0
             && let Some(empty) = lengths.empty
         {
@@ -244,13 +244,13 @@ impl Writer<'_> {
             return Ok(());
         }
         match lengths.one {
-            One::Short(id) => {
+            OneByteLength::Short(id) => {
                 if let Ok(length) = u8::try_from(length) {
                     self.fixed(id, [length ^ 0x80]);
                     return Ok(());
                 }
             }
-            One::Small(id) => {
+            OneByteLength::Small(id) => {
                 if let Ok(length) = i8::try_from(length) {
                     self.fixed(id, length.to_be_bytes());
                     return Ok(());
@@ -266,7 +266,7 @@ impl Writer<'_> {
                 self.fixed(id, length.to_be_bytes());
                 Ok(())
             }
-            _ => Err(self.wrong(Why::Long(lengths.kind))),
+            _ => Err(self.error(ErrorKind::TooLong(lengths.kind))),
         }
     }
 }

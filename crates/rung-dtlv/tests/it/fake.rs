@@ -1,4 +1,4 @@
-//! A server of our own that keeps a few facts, pairs, texts and vectors in memory, and misbehaves on demand.
+//! A fake server with datoms, pairs, texts and vectors in memory, which misbehaves on demand.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read as _, Write as _};
@@ -10,50 +10,50 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rung_dtlv::nippy;
-use rung_dtlv::{Options, Session, Target};
+use rung_dtlv::{DtlvSession, DtlvUrl, Options};
 use rung_edn::{Map, Name, Set, Value, read};
 
 pub(crate) const PASSWORD: &str = "hunter2-unmistakable";
 
-/// What is done instead of answering, once.
+/// A fault that replaces one response.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Mischief {
+pub(crate) enum ServerFault {
     Close,
     CloseInHeader,
     CloseInContent,
     Hang,
     HangInContent,
     Drip,
-    /// A header that says so much, and nothing after it.
+    /// A header with this length, and nothing after it.
     Length(u32),
     Format(u8),
     Content(Vec<u8>),
     Answer(Value),
-    /// The right answer, and after it another.
+    /// The correct response, followed by another.
     Twice,
     CloseInCopy,
     FailInCopy,
-    /// Items without end.
+    /// Endless items.
     Endless,
 }
 
-/// What a server knows of who asked what.
+/// The state and the log of the server.
 #[derive(Default)]
-pub(crate) struct State {
-    mischief: Mutex<VecDeque<Mischief>>,
-    login_mischief: Mutex<VecDeque<Mischief>>,
+pub(crate) struct FakeState {
+    faults: Mutex<VecDeque<ServerFault>>,
+    login_faults: Mutex<VecDeque<ServerFault>>,
     pub(crate) log: Mutex<Vec<String>>,
     pub(crate) logins: AtomicUsize,
     pub(crate) connections: AtomicUsize,
     pub(crate) batches: Mutex<Vec<usize>>,
-    memory: Mutex<Memory>,
-    /// What is connected, while it is there at all.
+    memory: Mutex<FakeStore>,
+    /// The open connections.
     streams: Mutex<Vec<TcpStream>>,
     is_down: AtomicBool,
 }
 
 #[derive(Default)]
-struct Memory {
+struct FakeStore {
     /// Entity, attribute, value.
     facts: Vec<[Value; 3]>,
     pairs: BTreeMap<String, BTreeMap<Value, Value>>,
@@ -61,32 +61,32 @@ struct Memory {
     vectors: Vec<(Value, Vec<f64>)>,
 }
 
-pub(crate) struct Fake {
+pub(crate) struct FakeServer {
     pub(crate) address: SocketAddr,
-    pub(crate) state: Arc<State>,
+    pub(crate) state: Arc<FakeState>,
 }
 
-impl Fake {
+impl FakeServer {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Arc::new(State::default());
+        let state = Arc::new(FakeState::default());
         accept(listener, Arc::clone(&state));
         Self { address, state }
     }
 
-    /// Ends every connection, in the middle of whatever it was, and takes no more.
-    pub(crate) fn go_down(&self) {
+    /// Closes every connection and accepts no more.
+    pub(crate) fn stop(&self) {
         self.state.is_down.store(true, Ordering::SeqCst);
-        // Whoever waits for the next one sees it.
+        // Wakes the accepting thread.
         drop(TcpStream::connect(self.address));
         for stream in self.state.streams.lock().drain(..) {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
     }
 
-    /// Is there again under its address, with what it had.
-    pub(crate) fn come_back(&self) {
+    /// Listens again on the same address, with the same state.
+    pub(crate) fn restart(&self) {
         self.state.is_down.store(false, Ordering::SeqCst);
         let listener = (0..200).find_map(|_| {
             let listener = TcpListener::bind(self.address);
@@ -97,7 +97,7 @@ impl Fake {
         accept(listener.unwrap(), Arc::clone(&self.state));
     }
 
-    /// Waits until something of that type was asked so often.
+    /// Waits until `times` requests of this type were received.
     pub(crate) fn wait_for(&self, kind: &str, times: usize) {
         for _ in 0..1_000 {
             let log = self.state.log.lock();
@@ -110,33 +110,33 @@ impl Fake {
         panic!("{kind} was not asked");
     }
 
-    /// What is done with the next requests.
-    pub(crate) fn will(&self, mischief: impl IntoIterator<Item = Mischief>) {
-        self.state.mischief.lock().extend(mischief);
+    /// Queues faults for the next requests.
+    pub(crate) fn queue_faults(&self, mischief: impl IntoIterator<Item = ServerFault>) {
+        self.state.faults.lock().extend(mischief);
     }
 
-    /// What is done while a client logs in, before it may ask anything.
-    pub(crate) fn will_at_login(&self, mischief: impl IntoIterator<Item = Mischief>) {
-        self.state.login_mischief.lock().extend(mischief);
+    /// Queues faults for the next login messages.
+    pub(crate) fn queue_login_faults(&self, mischief: impl IntoIterator<Item = ServerFault>) {
+        self.state.login_faults.lock().extend(mischief);
     }
 
-    pub(crate) fn target(&self, rest: &str) -> Target {
+    pub(crate) fn target(&self, rest: &str) -> DtlvUrl {
         let Self { address, .. } = self;
         format!("dtlv://ann:{PASSWORD}@{address}/{rest}")
             .parse()
             .unwrap()
     }
 
-    pub(crate) fn session(&self, rest: &str) -> Arc<Session> {
+    pub(crate) fn session(&self, rest: &str) -> Arc<DtlvSession> {
         self.session_with(rest, options())
     }
 
-    pub(crate) fn session_with(&self, rest: &str, options: Options) -> Arc<Session> {
-        Arc::new(Session::new(self.target(rest), options))
+    pub(crate) fn session_with(&self, rest: &str, options: Options) -> Arc<DtlvSession> {
+        Arc::new(DtlvSession::new(self.target(rest), options))
     }
 
-    /// The types of what was asked, without what opens and closes.
-    pub(crate) fn asked(&self) -> Vec<String> {
+    /// Returns the types of the received requests, except login and disconnect.
+    pub(crate) fn request_types(&self) -> Vec<String> {
         let log = self.state.log.lock();
         let quiet = ["set-client-id", "authentication", "disconnect"];
         log.iter()
@@ -146,7 +146,7 @@ impl Fake {
     }
 }
 
-fn accept(listener: TcpListener, state: Arc<State>) {
+fn accept(listener: TcpListener, state: Arc<FakeState>) {
     thread::spawn(move || {
         for stream in listener.incoming() {
             if state.is_down.load(Ordering::SeqCst) {
@@ -156,10 +156,10 @@ fn accept(listener: TcpListener, state: Arc<State>) {
             state.connections.fetch_add(1, Ordering::SeqCst);
             state.streams.lock().extend(stream.try_clone());
             let state = Arc::clone(&state);
-            // A client that goes away is no reason to complain.
+            // A disconnecting client is no error.
             thread::spawn(move || {
                 let served = serve(&stream, &state);
-                // The other end sees that it is over, although a copy of it is kept.
+                // `streams` holds a clone, so dropping the stream would not close it.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
                 served
             });
@@ -179,7 +179,7 @@ pub(crate) fn edn(text: &str) -> Value {
     read(text).unwrap()
 }
 
-/// The frame of a value, made without the code that is tested.
+/// Encodes a frame without the code under test.
 fn frame(value: &Value) -> Vec<u8> {
     let content = nippy::write(value).unwrap();
     let length = u32::try_from(content.len() + 5).unwrap();
@@ -207,7 +207,7 @@ fn get(message: &Value, name: &str) -> Value {
         .unwrap_or(Value::Nil)
 }
 
-fn serve(stream: &TcpStream, state: &State) -> io::Result<()> {
+fn serve(stream: &TcpStream, state: &FakeState) -> io::Result<()> {
     let mut stream = stream.try_clone()?;
     loop {
         let message = receive(&mut stream)?;
@@ -215,9 +215,9 @@ fn serve(stream: &TcpStream, state: &State) -> io::Result<()> {
         state.log.lock().push(kind.clone());
         let logs_in = ["authentication", "set-client-id"].contains(&kind.as_str());
         let queue = if logs_in {
-            &state.login_mischief
+            &state.login_faults
         } else {
-            &state.mischief
+            &state.faults
         };
         let mischief = queue.lock().pop_front();
         if let Some(mischief) = mischief {
@@ -246,8 +246,8 @@ fn serve(stream: &TcpStream, state: &State) -> io::Result<()> {
 
 fn misbehave(
     stream: &mut TcpStream,
-    state: &State,
-    mischief: &Mischief,
+    state: &FakeState,
+    mischief: &ServerFault,
     message: &Value,
 ) -> io::Result<()> {
     let whole = frame(&edn(
@@ -255,59 +255,59 @@ fn misbehave(
     ));
     let gone = || Err(io::ErrorKind::Other.into());
     let hang = |stream: &mut TcpStream| {
-        // Until the client is gone.
+        // Waits until the client disconnects.
         let _ = stream.read(&mut [0]);
         gone()
     };
     match mischief {
-        Mischief::Close => gone(),
-        Mischief::CloseInHeader => {
+        ServerFault::Close => gone(),
+        ServerFault::CloseInHeader => {
             stream.write_all(&whole[..3])?;
             gone()
         }
-        Mischief::CloseInContent => {
+        ServerFault::CloseInContent => {
             stream.write_all(&whole[..whole.len() / 2])?;
             gone()
         }
-        Mischief::Hang => hang(stream),
-        Mischief::HangInContent => {
+        ServerFault::Hang => hang(stream),
+        ServerFault::HangInContent => {
             stream.write_all(&whole[..8])?;
             hang(stream)
         }
-        Mischief::Drip => {
+        ServerFault::Drip => {
             for byte in whole.iter().cycle() {
                 stream.write_all(&[*byte])?;
                 thread::sleep(Duration::from_millis(150));
             }
             Ok(())
         }
-        Mischief::Length(length) => {
+        ServerFault::Length(length) => {
             stream.write_all(&[&[2], &length.to_be_bytes()[..]].concat())?;
             hang(stream)
         }
-        Mischief::Format(format) => {
+        ServerFault::Format(format) => {
             let mut whole = whole;
             whole[0] = *format;
             stream.write_all(&whole)
         }
-        Mischief::Content(content) => {
+        ServerFault::Content(content) => {
             let length = u32::try_from(content.len() + 5).unwrap();
             stream.write_all(&[&[2], &length.to_be_bytes()[..], content].concat())
         }
-        Mischief::Answer(value) => send(stream, value),
-        Mischief::Twice => {
+        ServerFault::Answer(value) => send(stream, value),
+        ServerFault::Twice => {
             answer(stream, state, message)?;
             send(stream, &edn("{:type :command-complete :result :stray}"))
         }
-        Mischief::CloseInCopy | Mischief::FailInCopy | Mischief::Endless => {
+        ServerFault::CloseInCopy | ServerFault::FailInCopy | ServerFault::Endless => {
             send(stream, &edn("{:type :copy-out-response}"))?;
             send(stream, &edn("[[1 1] [2 2] [3 3]]"))?;
             match mischief {
-                Mischief::FailInCopy => send(
+                ServerFault::FailInCopy => send(
                     stream,
                     &edn(r#"{:type :error-response :message "disk on fire"}"#),
                 ),
-                Mischief::Endless => loop {
+                ServerFault::Endless => loop {
                     send(stream, &edn("[[4 4] [5 5]]"))?;
                 },
                 _ => gone(),
@@ -316,7 +316,7 @@ fn misbehave(
     }
 }
 
-fn answer(stream: &mut TcpStream, state: &State, message: &Value) -> io::Result<()> {
+fn answer(stream: &mut TcpStream, state: &FakeState, message: &Value) -> io::Result<()> {
     let items = if get(message, "mode") == Value::keyword("copy-in") {
         send(stream, &edn("{:type :copy-in-response}"))?;
         let mut items = Vec::new();
@@ -345,7 +345,7 @@ fn answer(stream: &mut TcpStream, state: &State, message: &Value) -> io::Result<
             .map(|(key, value)| format!("{key} {value}"));
             send(stream, &edn(&format!("{{{}}}", why.join(" "))))
         }
-        // As the real one does: what is long comes in pieces.
+        // Like a real server, sends long results in batches.
         Ok(Value::Set(rows)) if rows.len() >= 1_000 => {
             send(
                 stream,
@@ -379,7 +379,7 @@ fn datom([e, a, v]: &[Value; 3]) -> Value {
     Value::Tagged("datalevin/Datom".into(), Box::new(Value::Vector(parts)))
 }
 
-/// A bound's parts, in the order of its index; the least and the greatest value are below and above the others.
+/// Returns the parts of a bound in index order, ranked so that the least and greatest values sort first and last.
 fn bound(datom: &Value, ave: bool) -> [(u8, Value); 3] {
     let Value::Tagged(tag, parts) = datom else {
         panic!("a bound is a datom")
@@ -397,7 +397,7 @@ fn bound(datom: &Value, ave: bool) -> [(u8, Value); 3] {
     if ave { [a, v, e] } else { [e, a, v] }
 }
 
-impl Memory {
+impl FakeStore {
     fn answer(&mut self, message: &Value, items: Option<Vec<Value>>) -> Result<Value, String> {
         let kind = get(message, "type").as_keyword().unwrap().to_string();
         let args = get(message, "args");
@@ -554,7 +554,7 @@ impl Memory {
     }
 
     fn pull(&self, entity: &Value) -> Value {
-        // A lookup by any attribute.
+        // A lookup reference by any attribute.
         let entity = match entity.as_sequence() {
             Some([a, v]) => self
                 .facts
@@ -582,7 +582,7 @@ impl Memory {
                 if ave { [a, v, e] } else { [e, a, v] }
             })
             .filter(|fact| {
-                // A part that is not said is no bound.
+                // A missing part is no bound.
                 let within = |at: usize| {
                     let part = (1, fact[at].clone());
                     let said = |bound: &(u8, Value)| !bound.1.is_nil();
@@ -615,7 +615,7 @@ impl Memory {
             self.facts.extend(facts);
         }
         if datoms.len() >= 1_000 {
-            // As the real one: facts, and after them what ids became.
+            // Like a real server: datoms, then pairs of ids.
             let pairs = [edn("[\"new\" 5]"), edn("[:max-eid 77]")];
             return Ok(Value::Vector(datoms.into_iter().chain(pairs).collect()));
         }

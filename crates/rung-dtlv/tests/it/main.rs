@@ -1,10 +1,10 @@
-//! A session with a server: one that behaves, one that does not, and a real one where there is one.
+//! A session with a fake server, a faulty server, and a real one if configured.
 
 #![allow(clippy::unwrap_used)]
 
-mod asked;
 mod bulk;
 mod fake;
+mod faulty_server;
 mod login;
-mod mischief;
 mod package;
+mod requests;

@@ -1,23 +1,25 @@
-//! The same questions to a server that runs on the published package.
+//! The same requests to a server that runs the published package.
 //!
-//! `scripts/dtlv_server.py` starts one; `DTLV_SERVER=dtlv://user:password@host:port` names it. Without that nothing is tried.
+//! `scripts/dtlv_server.py` starts one; `DTLV_SERVER=dtlv://user:password@host:port` names it. Without it the tests are skipped.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use rung_dtlv::{Database, KvStore, Options, Pattern, SearchEngine, Session, VectorIndex};
+use rung_dtlv::{
+    DatomPattern, DtlvDatabase, DtlvSession, KvStore, Options, SearchEngine, VectorIndex,
+};
 use rung_edn::{Map, Value};
 
 use crate::fake::edn;
 
-/// A session for a database that no run had before.
-fn session(name: &str, store: &str) -> Option<Arc<Session>> {
+/// Returns a session for a database name that is unique to this run.
+fn session(name: &str, store: &str) -> Option<Arc<DtlvSession>> {
     let server = std::env::var("DTLV_SERVER").ok()?;
     let run = std::process::id();
     let target = format!("{server}/{name}{run}?store={store}")
         .parse()
         .unwrap();
-    Some(Arc::new(Session::new(target, Options::default())))
+    Some(Arc::new(DtlvSession::new(target, Options::default())))
 }
 
 #[test]
@@ -30,8 +32,8 @@ fn a_server_on_the_package_answers_what_is_asked_of_facts() {
           :age {:db/valueType :db.type/long}
           :friend {:db/valueType :db.type/ref :db/cardinality :db.cardinality/many}}",
     );
-    let database = Database::open(session, Some(schema), None).unwrap();
-    assert!(database.opened().schema.is_some());
+    let database = DtlvDatabase::open(session, Some(schema), None).unwrap();
+    assert!(database.info().schema.is_some());
     let facts =
         edn(r#"[{:db/id -1 :name "Ann" :age 30} {:db/id -2 :name "Ben" :age 31 :friend -1}]"#);
     let report = database.transact(facts.as_sequence().unwrap()).unwrap();
@@ -83,7 +85,7 @@ fn a_server_on_the_package_answers_what_is_asked_of_facts() {
         (None, None, None, 5),
         (None, None, Some("Ben".into()), 1),
     ] {
-        let pattern = Pattern {
+        let pattern = DatomPattern {
             entity,
             attribute,
             value,
@@ -107,18 +109,18 @@ fn a_server_on_the_package_answers_what_is_asked_of_facts() {
         .transact(&[edn("[:db/add 1 :age \"thirty\"]")])
         .unwrap_err();
     assert!(
-        bad.to_string().starts_with("the server refuses tx-data: "),
+        bad.to_string().starts_with("the server refused tx-data: "),
         "{bad}"
     );
     let bad = database
         .query(&edn("[:find ?x :where [?e :name ?n]]"), &[])
         .unwrap_err();
     assert!(
-        bad.to_string().starts_with("the server refuses q: "),
+        bad.to_string().starts_with("the server refused q: "),
         "{bad}"
     );
 
-    // In pieces, there and back.
+    // Request and response in batches.
     let facts: Vec<_> = (0..2_500).map(|n| edn(&format!("{{:age {n}}}"))).collect();
     let report = database.transact(&facts).unwrap();
     assert_eq!(report.tx_data.len(), 2_500);

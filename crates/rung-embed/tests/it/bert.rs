@@ -1,12 +1,12 @@
-//! An encoder, beside one that is written down as its definition reads, in twice as many digits and without a thought of speed.
+//! The encoder, compared with a naive implementation in double precision.
 
 use std::path::Path;
 
-use rung_embed::Model;
+use rung_embed::EmbeddingModel;
 use serde_json::{Value, json};
 
 use crate::fixture::{
-    Chance, Tensor, WORDS, cosine, tensor, write_json, write_tensors, write_tokenizer,
+    PseudoRandom, Tensor, WORDS, cosine, tensor, write_json, write_tensors, write_tokenizer,
 };
 
 const WIDTH: usize = 24;
@@ -22,9 +22,9 @@ fn config() -> Value {
         "type_vocab_size": 2, "layer_norm_eps": EPSILON, "hidden_act": "gelu"})
 }
 
-/// Every tensor of a small encoder, with any numbers.
+/// Returns the tensors of a small encoder with pseudo-random numbers.
 fn tensors(within: &str) -> Vec<Tensor> {
-    let mut chance = Chance(11);
+    let mut chance = PseudoRandom(11);
     let mut all = Vec::new();
     let mut add = |name: String, sides: &[usize], around: f32| {
         let count = sides.iter().product();
@@ -81,12 +81,12 @@ fn folder(within: &str) -> tempfile::TempDir {
     folder
 }
 
-/// The definition, as it reads.
-struct Naive(Vec<Tensor>);
+/// The naive implementation.
+struct NaiveEncoder(Vec<Tensor>);
 
 type Matrix = Vec<Vec<f64>>;
 
-impl Naive {
+impl NaiveEncoder {
     fn matrix(&self, name: &str) -> Matrix {
         let Tensor(_, sides, _, bytes) = self.0.iter().find(|own| own.0 == name).unwrap();
         let numbers: Vec<f64> = bytes
@@ -198,7 +198,7 @@ fn plus(one: &Matrix, other: &Matrix) -> Matrix {
     one.iter().zip(other).map(row).collect()
 }
 
-/// The error function by its series.
+/// The error function as a series.
 fn erf(x: f64) -> f64 {
     let (mut sum, mut term) = (0.0, x);
     for n in 0..200 {
@@ -208,7 +208,7 @@ fn erf(x: f64) -> f64 {
     2.0 / std::f64::consts::PI.sqrt() * sum
 }
 
-/// Texts with their pieces.
+/// Texts with their tokens.
 fn texts() -> Vec<(String, Vec<usize>)> {
     let mut texts: Vec<(String, Vec<usize>)> = vec![
         (String::new(), vec![]),
@@ -218,7 +218,7 @@ fn texts() -> Vec<(String, Vec<usize>)> {
         ("Über naïve ÇAT".to_owned(), vec![1, 1, 4]),
         ("日本".to_owned(), vec![1, 1]),
     ];
-    // As many pieces as fit with their marks, and more, of which the rest does not count.
+    // Token counts around and over the limit, which includes the special tokens.
     for count in [13, 14, 15, 40] {
         let words = (0..count).map(|at| 4 + at % 4);
         let text: Vec<&str> = words.clone().map(|word| WORDS[word]).collect();
@@ -231,8 +231,8 @@ fn texts() -> Vec<(String, Vec<usize>)> {
     texts
 }
 
-fn check(folder: &Path, naive: &Naive, first_alone: bool) {
-    let model = Model::open(folder).unwrap();
+fn check(folder: &Path, naive: &NaiveEncoder, first_alone: bool) {
+    let model = EmbeddingModel::open(folder).unwrap();
     assert_eq!((model.kind(), model.dimensions()), ("bert", WIDTH));
     let texts = texts();
     let said: Vec<&str> = texts.iter().map(|(text, _)| text.as_str()).collect();
@@ -251,14 +251,14 @@ fn check(folder: &Path, naive: &Naive, first_alone: bool) {
 
 #[test]
 fn an_encoder_does_what_its_definition_says() {
-    let naive = Naive(tensors(""));
+    let naive = NaiveEncoder(tensors(""));
     let own = folder("");
     check(own.path(), &naive, false);
-    // As a part of something larger.
-    let id = Model::open(own.path()).unwrap().id().to_owned();
+    // As a part of a larger model.
+    let id = EmbeddingModel::open(own.path()).unwrap().id().to_owned();
     let part = folder("bert.");
     check(part.path(), &naive, false);
-    // By the mark before the first word alone.
+    // Pooled by the first token.
     let path = |name: &str| own.path().join(name);
     let modules = json!([
         {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
@@ -269,13 +269,13 @@ fn an_encoder_does_what_its_definition_says() {
     let pooling = json!({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false});
     write_json(&path("1_Pooling/config.json"), &pooling);
     check(own.path(), &naive, true);
-    assert_ne!(Model::open(own.path()).unwrap().id(), id);
+    assert_ne!(EmbeddingModel::open(own.path()).unwrap().id(), id);
 }
 
 #[test]
 fn texts_together_have_the_vectors_of_each_alone() {
     let folder = folder("");
-    let model = Model::open(folder.path()).unwrap();
+    let model = EmbeddingModel::open(folder.path()).unwrap();
     let texts: Vec<String> = (0..120)
         .map(|at| "cat tea dog ".repeat(at % 6) + WORDS[4 + at % 8])
         .collect();
@@ -292,16 +292,16 @@ fn fewer_pieces_count_where_the_folder_says_so() {
     let folder = folder("");
     let path = folder.path().join("sentence_bert_config.json");
     write_json(&path, &json!({"max_seq_length": 4, "do_lower_case": false}));
-    let model = Model::open(folder.path()).unwrap();
+    let model = EmbeddingModel::open(folder.path()).unwrap();
     let vectors = model.embed(&["cat dog", "cat dog tea car"], None).unwrap();
     assert_eq!(vectors[0], vectors[1]);
     write_json(&path, &json!({"max_seq_length": null}));
-    let model = Model::open(folder.path()).unwrap();
+    let model = EmbeddingModel::open(folder.path()).unwrap();
     let vectors = model.embed(&["cat dog", "cat dog tea car"], None).unwrap();
     assert_ne!(vectors[0], vectors[1]);
 }
 
-/// What would be worked out in another way is not worked out wrongly.
+/// Unsupported architectures are rejected.
 #[test]
 fn other_encoders_are_refused() {
     let own = folder("");
@@ -310,15 +310,23 @@ fn other_encoders_are_refused() {
         let mut said = config();
         said[member] = value;
         write_json(&config_path, &said);
-        Model::open(own.path()).unwrap_err().to_string()
+        EmbeddingModel::open(own.path()).unwrap_err().to_string()
     };
     for (member, value, why) in [
         ("model_type", json!("roberta"), "not bert"),
         ("hidden_act", json!("relu"), "not gelu"),
         ("position_embedding_type", json!("relative_key"), "absolute"),
-        ("num_attention_heads", json!(5), "sides"),
-        ("num_attention_heads", json!(0), "sides"),
-        ("num_hidden_layers", json!(3), "no tensor encoder.layer.2"),
+        (
+            "num_attention_heads",
+            json!(5),
+            "a multiple of num_attention_heads",
+        ),
+        (
+            "num_attention_heads",
+            json!(0),
+            "a multiple of num_attention_heads",
+        ),
+        ("num_hidden_layers", json!(3), "the tensor encoder.layer.2"),
         ("intermediate_size", json!(41), "[41, 24]"),
         ("hidden_size", json!("wide"), "config.json"),
     ] {
@@ -334,7 +342,7 @@ fn other_encoders_are_refused() {
         ),
         (
             json!([{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]),
-            "pooled by",
+            "the pooling",
         ),
         (
             json!([{"type": "sentence_transformers.models.Pooling", "path": "../elsewhere"}]),
@@ -344,12 +352,12 @@ fn other_encoders_are_refused() {
         write_json(&modules, &module);
         let pooling = json!({"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": true});
         write_json(&own.path().join("1_Pooling/config.json"), &pooling);
-        let told = Model::open(own.path()).unwrap_err().to_string();
+        let told = EmbeddingModel::open(own.path()).unwrap_err().to_string();
         assert!(told.contains(why), "{module}: {told}");
     }
     std::fs::remove_file(&modules).unwrap();
-    Model::open(own.path()).unwrap();
+    EmbeddingModel::open(own.path()).unwrap();
     std::fs::remove_file(&config_path).unwrap();
-    let told = Model::open(own.path()).unwrap_err().to_string();
-    assert!(told.contains("no table"), "{told}");
+    let told = EmbeddingModel::open(own.path()).unwrap_err().to_string();
+    assert!(told.contains("not a token table"), "{told}");
 }

@@ -1,4 +1,4 @@
-//! An endpoint over real HTTP, which does as it should and as it should not.
+//! Correct and faulty endpoints over real HTTP.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -6,40 +6,44 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use rung_embed::{Embedder, Error, Key, Prefixes, Purpose, Said, Source};
+use rung_embed::{
+    Embedder, EmbeddingSource, EndpointConfig, EndpointKey, Error, Prefixes, Purpose,
+};
 use rung_fault::{Code, Coded as _};
 use serde_json::{Value, json};
 
 const KEY: &str = "sk-3f9a-very-secret-4711";
 
-/// What came.
+/// A received request.
 #[derive(Debug, Clone)]
-struct Request {
+struct ReceivedRequest {
     head: String,
     body: Value,
 }
 
-/// What is answered.
-enum Reply {
-    /// A status with further headers, and a body.
-    Say(u16, &'static str, String),
-    /// A body of this length is promised, and so much of it comes.
-    Short(usize, String),
-    /// Nothing, until whoever asked has gone.
-    Wait,
+/// The server's response.
+enum ServerReply {
+    /// Status, additional headers, body.
+    Respond(u16, &'static str, String),
+    /// The announced length, and the shorter body.
+    Truncated(usize, String),
+    /// No response until the client disconnects.
+    Hang,
 }
 
-/// A server that answers each request as it is told to.
-struct Server {
+/// A server whose responses are computed by a closure.
+struct EndpointServer {
     url: String,
-    asked: Arc<Mutex<Vec<Request>>>,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-impl Server {
-    fn new(answer: impl Fn(usize, &Request) -> Reply + Send + Sync + 'static) -> Self {
+impl EndpointServer {
+    fn new(
+        answer: impl Fn(usize, &ReceivedRequest) -> ServerReply + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let asked: Arc<Mutex<Vec<Request>>> = Arc::default();
+        let asked: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
         let (seen, answer) = (asked.clone(), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -50,41 +54,41 @@ impl Server {
         Self { url, asked }
     }
 
-    /// As it should: for each text a vector, of its length and the number of its words, in no particular order.
+    /// A correct server: the vector of a text is its length and its number of words. The order is reversed.
     fn good() -> Self {
-        Self::new(|_, request| Reply::Say(200, "", good(request)))
+        Self::new(|_, request| ServerReply::Respond(200, "", good_response(request)))
     }
 
-    fn asked(&self) -> Vec<Request> {
+    fn requests(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().unwrap().clone()
     }
 
-    fn said(&self) -> Said {
-        Said {
+    fn config(&self) -> EndpointConfig {
+        EndpointConfig {
             url: self.url.clone(),
             model: "small".to_owned(),
-            key: Key::None,
+            key: EndpointKey::None,
             dimensions: None,
-            patience: Duration::from_secs(20),
+            timeout: Duration::from_secs(20),
         }
     }
 
     fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>, Error> {
-        embed(self.said(), texts)
+        embed(self.config(), texts)
     }
 }
 
-fn embed(said: Said, texts: &[&str]) -> Result<Vec<Vec<f32>>, Error> {
-    let embedder = Embedder::new(&Source::Endpoint(said), Prefixes::default())?;
+fn embed(said: EndpointConfig, texts: &[&str]) -> Result<Vec<Vec<f32>>, Error> {
+    let embedder = Embedder::new(&EmbeddingSource::Endpoint(said), Prefixes::default())?;
     embedder.embed(texts, Purpose::Document, None)
 }
 
-fn texts(request: &Request) -> Vec<&str> {
+fn texts(request: &ReceivedRequest) -> Vec<&str> {
     let input = request.body["input"].as_array().unwrap();
     input.iter().map(|text| text.as_str().unwrap()).collect()
 }
 
-fn good(request: &Request) -> String {
+fn good_response(request: &ReceivedRequest) -> String {
     let item = |(index, text): (usize, &str)| json!({"object": "embedding", "index": index, "embedding": [text.len(), text.split(' ').count()]});
     let mut data: Vec<Value> = texts(request).into_iter().enumerate().map(item).collect();
     data.reverse();
@@ -92,8 +96,8 @@ fn good(request: &Request) -> String {
         .to_string()
 }
 
-/// The vector that [`good`] gives, as it should be.
-fn wanted(text: &str) -> [f32; 2] {
+/// The normalized vector of [`good`].
+fn expected_vector(text: &str) -> [f32; 2] {
     let pair = [text.len(), text.split(' ').count()];
     let pair = pair.map(|number| f32::from(u16::try_from(number).unwrap()));
     let length = pair[0].hypot(pair[1]);
@@ -102,8 +106,8 @@ fn wanted(text: &str) -> [f32; 2] {
 
 fn serve(
     stream: &TcpStream,
-    seen: &Mutex<Vec<Request>>,
-    answer: &(impl Fn(usize, &Request) -> Reply + ?Sized),
+    seen: &Mutex<Vec<ReceivedRequest>>,
+    answer: &(impl Fn(usize, &ReceivedRequest) -> ServerReply + ?Sized),
 ) {
     let mut reader = BufReader::new(stream);
     loop {
@@ -121,20 +125,22 @@ fn serve(
         let mut body = vec![0; length.unwrap_or(0)];
         reader.read_exact(&mut body).unwrap();
         let body = serde_json::from_slice(&body).unwrap_or_default();
-        let request = Request { head, body };
+        let request = ReceivedRequest { head, body };
         let at = {
             let mut seen = seen.lock().unwrap();
             seen.push(request.clone());
             seen.len() - 1
         };
         let (length, head, body) = match answer(at, &request) {
-            Reply::Say(status, further, body) => (
+            ServerReply::Respond(status, further, body) => (
                 body.len(),
                 format!("HTTP/1.1 {status} Said\r\n{further}"),
                 body,
             ),
-            Reply::Short(length, body) => (length, "HTTP/1.1 200 OK\r\n".to_owned(), body),
-            Reply::Wait => {
+            ServerReply::Truncated(length, body) => {
+                (length, "HTTP/1.1 200 OK\r\n".to_owned(), body)
+            }
+            ServerReply::Hang => {
                 let _gone = reader.read_line(&mut String::new());
                 return;
             }
@@ -142,22 +148,22 @@ fn serve(
         let reply = format!(
             "{head}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         );
-        // Whoever has heard enough may hang up.
+        // The client may disconnect early.
         if (&*stream).write_all(reply.as_bytes()).is_err() || length > body.len() {
             return;
         }
     }
 }
 
-fn key_file(folder: &Path, key: &str) -> Key {
+fn key_file(folder: &Path, key: &str) -> EndpointKey {
     let path = folder.join("key");
     std::fs::write(&path, key).unwrap();
-    Key::File(path)
+    EndpointKey::File(path)
 }
 
 #[test]
 fn texts_have_their_vectors_whatever_the_order_they_come_in() {
-    let server = Server::good();
+    let server = EndpointServer::good();
     let many: Vec<String> = (0..150)
         .map(|at| format!("{} b", "a".repeat(1 + at % 40)))
         .collect();
@@ -168,15 +174,15 @@ fn texts_have_their_vectors_whatever_the_order_they_come_in() {
         let wanted = if text.trim().is_empty() {
             [0.0; 2]
         } else {
-            wanted(text)
+            expected_vector(text)
         };
         assert!(
             vector.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-6),
             "{text:?} {vector:?}"
         );
     }
-    // So many at once as are taken, the empty ones not at all.
-    let requests = server.asked();
+    // Requests are full batches; blank texts are not sent.
+    let requests = server.requests();
     let counts: Vec<usize> = requests
         .iter()
         .map(|request| texts(request).len())
@@ -189,8 +195,8 @@ fn texts_have_their_vectors_whatever_the_order_they_come_in() {
     );
     assert_eq!(requests[0].body["model"], "small");
     assert!(!requests[0].head.to_lowercase().contains("authorization"));
-    // Long ones are fewer at once; one that is too long alone goes alone.
-    let server = Server::good();
+    // Long texts make smaller batches; a text over the limit is sent alone.
+    let server = EndpointServer::good();
     let long = [
         "x".repeat(200_000),
         "y".repeat(100_000),
@@ -198,7 +204,7 @@ fn texts_have_their_vectors_whatever_the_order_they_come_in() {
     ];
     server.embed(&long.each_ref().map(String::as_str)).unwrap();
     let counts: Vec<usize> = server
-        .asked()
+        .requests()
         .iter()
         .map(|request| texts(request).len())
         .collect();
@@ -207,20 +213,20 @@ fn texts_have_their_vectors_whatever_the_order_they_come_in() {
 
 #[test]
 fn the_dimensions_are_asked_for_where_they_are_not_known() {
-    let server = Server::good();
+    let server = EndpointServer::good();
     let known = |dimensions| {
-        let said = Said {
+        let said = EndpointConfig {
             dimensions,
-            ..server.said()
+            ..server.config()
         };
-        Embedder::new(&Source::Endpoint(said), Prefixes::default()).unwrap()
+        Embedder::new(&EmbeddingSource::Endpoint(said), Prefixes::default()).unwrap()
     };
     assert_eq!(known(Some(7)).dimensions().unwrap(), 7);
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
     let embedder = known(None);
     assert_eq!(embedder.dimensions().unwrap(), 2);
     assert_eq!(embedder.dimensions().unwrap(), 2);
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.requests().len(), 1);
     assert_eq!(embedder.id(), "endpoint:small");
     let error = known(Some(7))
         .embed(&["a"], Purpose::Query, None)
@@ -230,15 +236,15 @@ fn the_dimensions_are_asked_for_where_they_are_not_known() {
 
 #[test]
 fn a_busy_endpoint_is_asked_again() {
-    let server = Server::new(|at, request| match at {
-        0 => Reply::Say(429, "Retry-After: 1\r\n", String::new()),
-        1 => Reply::Say(503, "", "<html>".to_owned()),
-        2 => Reply::Short(1_000, "{".to_owned()),
-        _ => Reply::Say(200, "", good(request)),
+    let server = EndpointServer::new(|at, request| match at {
+        0 => ServerReply::Respond(429, "Retry-After: 1\r\n", String::new()),
+        1 => ServerReply::Respond(503, "", "<html>".to_owned()),
+        2 => ServerReply::Truncated(1_000, "{".to_owned()),
+        _ => ServerReply::Respond(200, "", good_response(request)),
     });
     let vectors = server.embed(&["a b"]).unwrap();
     assert_eq!(vectors.len(), 1);
-    assert_eq!(server.asked().len(), 4);
+    assert_eq!(server.requests().len(), 4);
 }
 
 #[test]
@@ -247,42 +253,43 @@ fn an_endpoint_that_stays_busy_is_given_up() {
         ("Retry-After: 86400\r\n", "in 86400 seconds"),
         ("Retry-After: Fri, 31 Dec 2100 23:59:59 GMT\r\n", " seconds"),
     ] {
-        let server = Server::new(move |_, _| Reply::Say(429, further, String::new()));
+        let server =
+            EndpointServer::new(move |_, _| ServerReply::Respond(429, further, String::new()));
         let error = server.embed(&["a"]).unwrap_err();
         assert_eq!(error.code(), Code::SourceFailed);
         assert!(error.hint().unwrap().contains(hint), "{:?}", error.hint());
-        assert_eq!(server.asked().len(), 1, "it would not be in time");
+        assert_eq!(server.requests().len(), 1, "it would not be in time");
     }
-    let server = Server::new(|_, _| Reply::Say(500, "", String::new()));
+    let server = EndpointServer::new(|_, _| ServerReply::Respond(500, "", String::new()));
     let error = server.embed(&["a"]).unwrap_err();
     assert!(matches!(error, Error::Busy { status: 500, .. }), "{error}");
-    assert_eq!(server.asked().len(), 4);
+    assert_eq!(server.requests().len(), 4);
 }
 
 #[test]
-fn nobody_waits_for_ever() {
-    let server = Server::new(|_, _| Reply::Wait);
+fn every_request_ends_by_its_deadline() {
+    let server = EndpointServer::new(|_, _| ServerReply::Hang);
     let patience = Duration::from_millis(300);
-    let said = || Said {
-        patience,
-        ..server.said()
+    let said = || EndpointConfig {
+        timeout: patience,
+        ..server.config()
     };
     let error = embed(said(), &["a"]).unwrap_err();
     assert_eq!(error.code(), Code::SourceUnavailable);
-    let patient = Said {
-        patience: Duration::from_hours(1),
-        ..server.said()
+    let patient = EndpointConfig {
+        timeout: Duration::from_hours(1),
+        ..server.config()
     };
-    let embedder = Embedder::new(&Source::Endpoint(patient), Prefixes::default()).unwrap();
+    let embedder = Embedder::new(&EmbeddingSource::Endpoint(patient), Prefixes::default()).unwrap();
     let ends = Some(Instant::now() + patience);
     let error = embedder.embed(&["a"], Purpose::Query, ends).unwrap_err();
-    assert!(matches!(error, Error::Late), "{error}");
-    // Nor where nobody is there: a port that was ours a moment ago.
+    assert!(matches!(error, Error::TimedOut), "{error}");
+    // Nor if nothing listens: a port that is probably free.
     let gone = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
-    let nobody = Said {
+    let nobody = EndpointConfig {
         url: format!("http://{gone}/v1"),
         ..said()
     };
@@ -312,37 +319,37 @@ fn what_are_no_vectors_is_refused() {
         ),
         (
             data(&[vector(0, "[NaN,1]"), other.clone()]),
-            "not as expected",
+            "unexpected JSON",
         ),
         (
             data(&[vector(0, "[null,1]"), other.clone()]),
-            "not as expected",
+            "unexpected JSON",
         ),
         (
             data(&[vector(0, "[1e39,1]"), other.clone()]),
-            "not as expected",
+            "unexpected JSON",
         ),
         (
             data(&[vector(0, "[1e999,1]"), other.clone()]),
-            "not as expected",
+            "unexpected JSON",
         ),
         (data(&[vector(0, "[0,0]"), other.clone()]), "zeros"),
         (
             data(&[vector(0, "\"AACAPwAAAEA=\""), other]),
-            "not as expected",
+            "unexpected JSON",
         ),
-        ("[]".to_owned(), "not as expected"),
-        (String::new(), "not as expected"),
-        ("<html>hello</html>".to_owned(), "not as expected"),
+        ("[]".to_owned(), "unexpected JSON"),
+        (String::new(), "unexpected JSON"),
+        ("<html>hello</html>".to_owned(), "unexpected JSON"),
     ];
     for (body, why) in bodies {
         let sent = body.clone();
-        let server = Server::new(move |_, _| Reply::Say(200, "", sent.clone()));
+        let server = EndpointServer::new(move |_, _| ServerReply::Respond(200, "", sent.clone()));
         let error = server.embed(&["a", "b"]).unwrap_err();
         assert_eq!(error.code(), Code::SourceFailed, "{body}");
         assert!(error.to_string().contains(why), "{body}: {error}");
         assert_eq!(
-            server.asked().len(),
+            server.requests().len(),
             1,
             "{body}: it would be the same again"
         );
@@ -351,29 +358,30 @@ fn what_are_no_vectors_is_refused() {
 
 #[test]
 fn an_answer_without_end_is_not_read_to_its_end() {
-    // As long as it may be where the dimensions are known, and where they are not.
+    // The limits with known and with unknown dimensions.
     for (dimensions, length) in [(Some(2), 200_000), (None, 80 << 20)] {
         let body = " ".repeat(length);
-        let server = Server::new(move |_, _| Reply::Say(200, "", body.clone()));
-        let said = Said {
+        let server = EndpointServer::new(move |_, _| ServerReply::Respond(200, "", body.clone()));
+        let said = EndpointConfig {
             dimensions,
-            ..server.said()
+            ..server.config()
         };
         let error = embed(said, &["a"]).unwrap_err();
-        assert!(error.to_string().contains("more than"), "{error}");
+        assert!(error.to_string().contains("longer than"), "{error}");
     }
 }
 
 #[test]
-fn nobody_is_sent_elsewhere() {
-    let elsewhere = Server::good();
+fn redirects_are_not_followed() {
+    let elsewhere = EndpointServer::good();
     let place: &'static str = format!("Location: {}/embeddings\r\n", elsewhere.url).leak();
     for status in [301, 302, 307, 308] {
-        let server = Server::new(move |_, _| Reply::Say(status, place, String::new()));
+        let server =
+            EndpointServer::new(move |_, _| ServerReply::Respond(status, place, String::new()));
         let error = server.embed(&["a"]).unwrap_err();
         assert!(matches!(error, Error::Refused { .. }), "{status}: {error}");
     }
-    assert_eq!(elsewhere.asked().len(), 0);
+    assert_eq!(elsewhere.requests().len(), 0);
 }
 
 #[test]
@@ -381,8 +389,8 @@ fn the_key_goes_there_and_nowhere_else() {
     let folder = tempfile::tempdir().unwrap();
     let (told, heard) = mpsc::channel();
     let told = Mutex::new(told);
-    // It repeats what it was sent, as some do.
-    let server = Server::new(move |at, request| {
+    // The endpoint echoes the key in its message.
+    let server = EndpointServer::new(move |at, request| {
         let key = request.head.lines().find_map(|line| {
             let (name, value) = line.split_once(": ")?;
             name.eq_ignore_ascii_case("authorization").then_some(value)
@@ -410,11 +418,11 @@ fn the_key_goes_there_and_nowhere_else() {
             ),
         ][at % 8]
             .clone();
-        Reply::Say(status, "", said.to_string())
+        ServerReply::Respond(status, "", said.to_string())
     });
-    let said = || Said {
+    let said = || EndpointConfig {
         key: key_file(folder.path(), &format!("{KEY}\nwhat else there is\n")),
-        ..server.said()
+        ..server.config()
     };
     let mut seen = Vec::new();
     for _ in 0..8 {
@@ -426,39 +434,39 @@ fn the_key_goes_there_and_nowhere_else() {
     }
     assert_eq!(seen[3].code(), Code::SourceUnauthorized);
     assert_eq!(seen[4].code(), Code::SourceUnauthorized);
-    // What tells no secret is told.
+    // A message without a part of the key is shown.
     assert!(
         seen[7].to_string().contains("input is too long [31m"),
         "{}",
         seen[7]
     );
-    let endpoint = Embedder::new(&Source::Endpoint(said()), Prefixes::default()).unwrap();
+    let endpoint = Embedder::new(&EmbeddingSource::Endpoint(said()), Prefixes::default()).unwrap();
     assert!(!format!("{endpoint:?}").contains("secret"));
 }
 
 #[test]
-fn a_key_is_where_it_is_said_to_be() {
+fn a_key_is_read_from_its_configured_location() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::good();
-    let with = |key: Key| {
-        let said = Said {
+    let server = EndpointServer::good();
+    let with = |key: EndpointKey| {
+        let said = EndpointConfig {
             key,
-            ..server.said()
+            ..server.config()
         };
         embed(said, &["a"])
     };
     with(key_file(folder.path(), &format!("  {KEY}  \n"))).unwrap();
-    // Cargo says this of every test.
-    with(Key::Variable("CARGO_PKG_NAME".to_owned())).unwrap();
-    let sent = server.asked();
+    // Cargo sets this variable for every test.
+    with(EndpointKey::Variable("CARGO_PKG_NAME".to_owned())).unwrap();
+    let sent = server.requests();
     assert!(
         sent[1].head.contains("Bearer rung-embed"),
         "{}",
         sent[1].head
     );
     for key in [
-        Key::Variable("NOBODY_SETS_THIS".to_owned()),
-        Key::File(folder.path().join("nowhere")),
+        EndpointKey::Variable("NOBODY_SETS_THIS".to_owned()),
+        EndpointKey::File(folder.path().join("nowhere")),
         key_file(folder.path(), ""),
         key_file(folder.path(), "two words"),
         key_file(folder.path(), "sk\u{7}\r\nInjected: yes"),
@@ -466,19 +474,20 @@ fn a_key_is_where_it_is_said_to_be() {
         let error = with(key.clone()).unwrap_err();
         assert!(matches!(error, Error::Key(_)), "{key:?}: {error}");
     }
-    assert_eq!(server.asked().len(), 2, "nothing was sent without it");
+    assert_eq!(server.requests().len(), 2, "nothing was sent without it");
 }
 
 #[test]
 fn a_key_is_not_sent_in_the_open() {
-    let said = |url: &str| Said {
+    let said = |url: &str| EndpointConfig {
         url: url.to_owned(),
         model: "small".to_owned(),
-        key: Key::Variable("CARGO_PKG_NAME".to_owned()),
+        key: EndpointKey::Variable("CARGO_PKG_NAME".to_owned()),
         dimensions: None,
-        patience: Duration::from_secs(1),
+        timeout: Duration::from_secs(1),
     };
-    let made = |said: Said| Embedder::new(&Source::Endpoint(said), Prefixes::default());
+    let made =
+        |said: EndpointConfig| Embedder::new(&EmbeddingSource::Endpoint(said), Prefixes::default());
     assert!(
         made(said("http://example.com/v1"))
             .unwrap_err()
@@ -487,14 +496,14 @@ fn a_key_is_not_sent_in_the_open() {
     );
     made(said("https://example.com/v1/")).unwrap();
     made(said("http://127.0.0.1:1/v1")).unwrap();
-    made(Said {
-        key: Key::None,
+    made(EndpointConfig {
+        key: EndpointKey::None,
         ..said("http://example.com/v1")
     })
     .unwrap();
     assert!(made(said("no address")).is_err());
     assert!(
-        made(Said {
+        made(EndpointConfig {
             model: String::new(),
             ..said("https://example.com")
         })
@@ -502,10 +511,10 @@ fn a_key_is_not_sent_in_the_open() {
     );
 }
 
-/// Whoever is on a thread that must not wait is not stopped by it.
+/// Also from an async context.
 #[test]
 fn it_can_be_asked_from_anywhere() {
-    let server = Server::good();
+    let server = EndpointServer::good();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();

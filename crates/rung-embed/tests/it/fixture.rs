@@ -1,14 +1,14 @@
-//! Models that are small enough to be written down.
+//! Small models, written by the tests.
 
 use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// Numbers that look like chance, and are the same every time.
-pub(crate) struct Chance(pub(crate) u64);
+/// A deterministic pseudo-random generator.
+pub(crate) struct PseudoRandom(pub(crate) u64);
 
-impl Chance {
+impl PseudoRandom {
     pub(crate) fn next(&mut self) -> f32 {
         self.0 = self
             .0
@@ -23,7 +23,7 @@ impl Chance {
     }
 }
 
-/// A tensor: its name, its sides, what its numbers are kept as, and their bytes.
+/// A tensor: name, shape, stored type and bytes.
 pub(crate) struct Tensor(
     pub(crate) String,
     pub(crate) Vec<usize>,
@@ -54,12 +54,12 @@ pub(crate) fn write_tensors(path: &Path, tensors: &[Tensor]) {
     fs::write(path, file).unwrap();
 }
 
-/// The words that are known, by their numbers; the first few are marks.
+/// The vocabulary; the first four are special tokens.
 pub(crate) const WORDS: [&str; 12] = [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "cat", "dog", "tea", "car", "the", "a", "##s", "run",
 ];
 
-/// Takes texts apart at spaces and punctuation, into words that are known or the beginnings of some.
+/// Writes a `WordPiece` tokenizer.
 pub(crate) fn write_tokenizer(folder: &Path) {
     let vocabulary: serde_json::Map<String, Value> = WORDS
         .iter()
@@ -75,7 +75,7 @@ pub(crate) fn write_tokenizer(folder: &Path) {
     let text = json!({"Sequence": {"id": "A", "type_id": 0}});
     let tokenizer = json!({
         "version": "1.0",
-        // As real ones have it, and as nobody wants it here.
+        // Real tokenizers contain settings that must be overridden.
         "truncation": {"max_length": 4, "strategy": "LongestFirst", "stride": 0, "direction": "Right"},
         "padding": {"strategy": {"Fixed": 8}, "direction": "Right", "pad_to_multiple_of": null,
             "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"},
@@ -98,7 +98,7 @@ pub(crate) fn write_json(path: &Path, value: &Value) {
     fs::write(path, value.to_string()).unwrap();
 }
 
-/// How alike two directions are.
+/// Returns the cosine of two vectors.
 pub(crate) fn cosine(one: &[f32], other: &[f32]) -> f64 {
     let product = |a: &[f32], b: &[f32]| -> f64 {
         a.iter()

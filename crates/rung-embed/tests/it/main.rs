@@ -1,9 +1,9 @@
-//! Texts as vectors, by models that the tests write themselves and by endpoints that misbehave.
+//! Embeddings by generated models and by faulty endpoints.
 #![allow(clippy::unwrap_used)]
 
 mod bert;
 mod endpoint;
 mod fixture;
+mod import;
 mod real;
 mod table;
-mod take;

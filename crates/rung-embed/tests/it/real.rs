@@ -1,12 +1,12 @@
-//! Real models, beside what the programs that they come with make of the same texts (`scripts/embedding_oracle.py`).
+//! Real models, compared with recorded vectors of their own programs (`scripts/embedding_oracle.py`).
 
 use std::path::{Path, PathBuf};
 
-use rung_embed::take;
+use rung_embed::import_model;
 
 use crate::fixture::cosine;
 
-/// The wheel of a model, in the folder that they were fetched to.
+/// Returns the wheel of a model in the folder `MODELS_FOR_TESTS`.
 fn wheel(name: &str) -> PathBuf {
     let folder =
         std::env::var_os("MODELS_FOR_TESTS").expect("MODELS_FOR_TESTS is a folder of wheels");
@@ -25,7 +25,7 @@ fn wheel(name: &str) -> PathBuf {
 
 fn check(name: &str, kind: &str, dimensions: usize, recorded: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let model = take(&wheel(name), folder.path()).unwrap().model;
+    let model = import_model(&wheel(name), folder.path()).unwrap().model;
     assert_eq!((model.kind(), model.dimensions()), (kind, dimensions));
     let recorded: Vec<(String, Vec<f32>)> = serde_json::from_str(recorded).unwrap();
     let texts: Vec<&str> = recorded.iter().map(|(text, _)| text.as_str()).collect();

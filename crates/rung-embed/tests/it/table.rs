@@ -1,9 +1,9 @@
-//! A table: a text is the mean of the rows of its pieces.
+//! Embedding tables: a text is the mean of the rows of its tokens.
 
 use std::fs;
 use std::path::Path;
 
-use rung_embed::{Embedder, Model, Prefixes, Purpose, Source};
+use rung_embed::{Embedder, EmbeddingModel, EmbeddingSource, Prefixes, Purpose};
 use serde_json::json;
 
 use crate::fixture::{Tensor, WORDS, cosine, tensor, write_json, write_tensors, write_tokenizer};
@@ -33,7 +33,10 @@ fn folder(tensors: &[Tensor]) -> tempfile::TempDir {
 }
 
 fn embedded(folder: &Path, texts: &[&str]) -> Vec<Vec<f32>> {
-    Model::open(folder).unwrap().embed(texts, None).unwrap()
+    EmbeddingModel::open(folder)
+        .unwrap()
+        .embed(texts, None)
+        .unwrap()
 }
 
 fn assert_near(given: &[f32], wanted: [f32; WIDTH]) {
@@ -52,7 +55,7 @@ fn a_text_is_the_mean_of_its_rows() {
     let texts = ["cat", "Cat, dog!", "cats", "tea tea dog", "", "  ", "xyz"];
     let vectors = embedded(folder.path(), &texts);
     assert_near(&vectors[0], [1.0, 0.0, 0.0]);
-    // Punctuation is a piece that is not known, and counts as such.
+    // Punctuation is the unknown token, which counts.
     assert_near(&vectors[1], [3.0, 2.0, -2.0]);
     assert_near(&vectors[2], [4.0, 0.0, 1.0]);
     assert_near(&vectors[3], [0.0, 2.0, 2.0]);
@@ -65,7 +68,7 @@ fn a_text_is_the_mean_of_its_rows() {
 fn numbers_may_be_kept_short() {
     let plain = folder(&[tensor("embedding.weight", &[WORDS.len(), WIDTH], &rows())]);
     let wanted = embedded(plain.path(), &["cats and a dog"]);
-    // The upper half of a number of 32 bits is one of 16.
+    // The upper half of an `f32` is a `bf16`.
     let short = rows()
         .iter()
         .flat_map(|number| number.to_le_bytes()[2..].to_vec())
@@ -98,7 +101,7 @@ fn numbers_may_be_kept_short() {
 
 #[test]
 fn a_distilled_table_has_rows_and_weights_for_its_pieces() {
-    // Two rows for all pieces, of which those that are not known do not count.
+    // Two rows for all tokens; unknown tokens are skipped.
     let places: Vec<u8> = (0..WORDS.len())
         .flat_map(|at| i64::from(at == 5).to_le_bytes())
         .collect();
@@ -128,7 +131,7 @@ fn a_distilled_table_has_rows_and_weights_for_its_pieces() {
 fn the_id_is_that_of_everything_that_vectors_depend_on() {
     let tensors = || [tensor("embedding.weight", &[WORDS.len(), WIDTH], &rows())];
     let (one, same, other) = (folder(&tensors()), folder(&tensors()), folder(&tensors()));
-    let id = |folder: &Path| Model::open(folder).unwrap().id().to_owned();
+    let id = |folder: &Path| EmbeddingModel::open(folder).unwrap().id().to_owned();
     assert_eq!(id(one.path()), id(same.path()));
     assert!(id(one.path()).starts_with("sha256:"));
     let tokenizer = other.path().join("tokenizer.json");
@@ -143,8 +146,8 @@ fn the_id_is_that_of_everything_that_vectors_depend_on() {
     changed[0] += 1.0;
     let changed = folder(&[tensor("embedding.weight", &[WORDS.len(), WIDTH], &changed)]);
     assert_ne!(id(one.path()), id(changed.path()));
-    // And of what is read before each text.
-    let source = Source::Folder(one.path().to_owned());
+    // The id also depends on the prefix.
+    let source = EmbeddingSource::Folder(one.path().to_owned());
     let prefixes = Prefixes {
         document: "dog ".to_owned(),
         query: "tea ".to_owned(),
@@ -163,7 +166,7 @@ fn the_id_is_that_of_everything_that_vectors_depend_on() {
 #[test]
 fn many_texts_have_the_vectors_of_each() {
     let folder = folder(&[tensor("embedding.weight", &[WORDS.len(), WIDTH], &rows())]);
-    let model = Model::open(folder.path()).unwrap();
+    let model = EmbeddingModel::open(folder.path()).unwrap();
     let texts: Vec<String> = (0..500)
         .map(|at| ["cat ", "dog ", "tea "].concat().repeat(at % 7) + WORDS[4 + at % 4])
         .collect();
@@ -175,43 +178,44 @@ fn many_texts_have_the_vectors_of_each() {
     let past = std::time::Instant::now();
     assert!(matches!(
         model.embed(&texts, Some(past)),
-        Err(rung_embed::Error::Late)
+        Err(rung_embed::Error::TimedOut)
     ));
-    // A text of any length has a vector, and soon.
+    // A very long text is embedded quickly.
     let long = "cat ".repeat(1_000_000);
     assert!(cosine(&model.embed(&[long], None).unwrap()[0], &[1.0, 0.0, 0.0]) > 0.999_999);
 }
 
-/// A file that is not as it should be is told of, whatever it is, and nothing else happens.
+/// Every invalid file is an error, and nothing else happens.
 #[test]
 fn what_is_no_model_is_refused() {
     let good = || tensor("embedding.weight", &[WORDS.len(), WIDTH], &rows());
-    let opened = |folder: &tempfile::TempDir| Model::open(folder.path()).unwrap_err().to_string();
+    let opened =
+        |folder: &tempfile::TempDir| EmbeddingModel::open(folder.path()).unwrap_err().to_string();
     let empty = tempfile::tempdir().unwrap();
-    assert!(opened(&empty).contains("no model.safetensors"));
-    // Fewer rows than pieces.
+    assert!(opened(&empty).contains("model.safetensors is missing"));
+    // Fewer rows than tokens.
     let few = folder(&[tensor("embedding.weight", &[2, 2], &[1.0; 4])]);
     assert!(
-        opened(&few).contains("12 pieces, and the table 2 rows"),
+        opened(&few).contains("12 tokens, but the table has 2 rows"),
         "{}",
         opened(&few)
     );
-    // Another shape, another kind of number, rows that are not there.
+    // Wrong shape, wrong number type, missing rows.
     let flat = folder(&[tensor("embedding.weight", &[4], &[1.0; 4])]);
-    assert!(opened(&flat).contains("two sides"));
+    assert!(opened(&flat).contains("two dimensions"));
     let kind = Tensor(
         "embedding.weight".to_owned(),
         vec![12, 1],
         "U8",
         vec![0; 12],
     );
-    assert!(opened(&folder(&[kind])).contains("not of numbers"));
+    assert!(opened(&folder(&[kind])).contains("unsupported number type"));
     let nowhere: Vec<u8> = (0..12).flat_map(|_| 7_i64.to_le_bytes()).collect();
     let nowhere = [
         tensor("embeddings", &[2, 1], &[1.0; 2]),
         Tensor("mapping".to_owned(), vec![12], "I64", nowhere),
     ];
-    assert!(opened(&folder(&nowhere)).contains("rows that are not there"));
+    assert!(opened(&folder(&nowhere)).contains("missing rows"));
     let without = folder(&[good()]);
     fs::remove_file(without.path().join("tokenizer.json")).unwrap();
     assert!(
@@ -221,7 +225,7 @@ fn what_is_no_model_is_refused() {
     );
     fs::write(without.path().join("tokenizer.json"), "{}").unwrap();
     assert!(opened(&without).starts_with("tokenizer.json"));
-    // Bytes that end early, or lie elsewhere than they say.
+    // Truncated data, or wrong offsets.
     let broken = folder(&[good()]);
     let path = broken.path().join("model.safetensors");
     let whole = fs::read(&path).unwrap();
@@ -245,11 +249,11 @@ fn what_is_no_model_is_refused() {
         fs::write(&path, file).unwrap();
         opened(&broken);
     }
-    // It has the only one, whatever its name; but not two.
+    // A single file may have any name; two are an error.
     let named = folder(&[good()]);
     let path = |name: &str| named.path().join(name);
     fs::rename(path("model.safetensors"), path("a.safetensors")).unwrap();
-    Model::open(named.path()).unwrap();
+    EmbeddingModel::open(named.path()).unwrap();
     fs::copy(path("a.safetensors"), path("b.safetensors")).unwrap();
     assert!(opened(&named).contains("several"));
 }

@@ -1,9 +1,9 @@
-//! Credentials that are written into a command line or an address instead of a variable.
+//! Credentials written into a command line or a URL instead of a variable.
 
 use std::ops::Range;
 
-/// Parts of a name after which comes a credential, beside keys.
-pub(super) const WORDS: [&str; 12] = [
+/// Name parts that precede a credential. Keys are matched separately, in [`is_credential`].
+pub(super) const CREDENTIAL_WORDS: [&str; 12] = [
     "token",
     "secret",
     "password",
@@ -17,8 +17,8 @@ pub(super) const WORDS: [&str; 12] = [
     "dsn",
     "signature",
 ];
-/// What makes a key one that opens something. Other keys are names of columns and of buttons.
-const OPENING: [&str; 7] = [
+/// Words that make a name ending in `key` a credential. Other keys are names of columns and of buttons.
+const KEY_QUALIFIERS: [&str; 7] = [
     "api",
     "access",
     "private",
@@ -27,26 +27,30 @@ const OPENING: [&str; 7] = [
     "account",
     "encryption",
 ];
-/// A name without a password in an address is a credential from this length on.
-const USER_BYTES: usize = 16;
+/// Minimum length, in bytes, at which a URL user name without a password is treated as a credential.
+const MIN_USER_CREDENTIAL_BYTES: usize = 16;
 
-/// The credentials in the words of a command line, or in an address.
-pub fn credentials_in<'w>(words: impl IntoIterator<Item = &'w str>) -> Vec<&'w str> {
+/// Returns the credentials in the words of a command line, or in a URL.
+pub fn find_credentials<'w>(words: impl IntoIterator<Item = &'w str>) -> Vec<&'w str> {
     let mut before = None;
     let mut found = Vec::new();
     for word in words {
-        found.extend(spans(before, word).into_iter().map(|span| &word[span]));
+        found.extend(
+            credential_spans(before, word)
+                .into_iter()
+                .map(|span| &word[span]),
+        );
         before = Some(word);
     }
     found
 }
 
-/// The words of a command line, or an address, as they may be shown.
-pub(super) fn without_credentials<'w>(words: impl IntoIterator<Item = &'w str>) -> Vec<String> {
+/// Returns the words of a command line, or a URL, with each credential replaced by `…`.
+pub(super) fn mask_credentials<'w>(words: impl IntoIterator<Item = &'w str>) -> Vec<String> {
     let mut before = None;
     let shown = words.into_iter().map(|word| {
         let mut shown = word.to_owned();
-        for span in spans(before, word).into_iter().rev() {
+        for span in credential_spans(before, word).into_iter().rev() {
             shown.replace_range(span, "…");
         }
         before = Some(word);
@@ -55,10 +59,10 @@ pub(super) fn without_credentials<'w>(words: impl IntoIterator<Item = &'w str>) 
     shown.collect()
 }
 
-/// Where credentials are in a word that follows another.
-fn spans(before: Option<&str>, word: &str) -> Vec<Range<usize>> {
+/// Returns the spans of the credentials in `word`, which follows the word `before`.
+fn credential_spans(before: Option<&str>, word: &str) -> Vec<Range<usize>> {
     if let Some(at) = word.find("://") {
-        return in_address(word, at + 3);
+        return credential_spans_in_url(word, at + 3);
     }
     let pair = match word.split_once('=') {
         Some((name, value)) if !name.contains(' ') => Some((name, value)),
@@ -66,13 +70,13 @@ fn spans(before: Option<&str>, word: &str) -> Vec<Range<usize>> {
             .split_once(':')
             .map(|(name, value)| (name, value.trim_start())),
     };
-    let pair = pair.filter(|(name, value)| holds(name, value));
+    let pair = pair.filter(|(name, value)| is_credential(name, value));
     let flag = before.filter(|before| before.starts_with('-') && !word.starts_with('-'));
-    let flag = flag.filter(|flag| holds(flag, word)).map(|_| word);
+    let flag = flag.filter(|flag| is_credential(flag, word)).map(|_| word);
     let Some(value) = pair.map(|(_, value)| value).or(flag) else {
         return Vec::new();
     };
-    // The word before a credential says its kind.
+    // An authentication scheme before the credential (`Bearer`) stays readable.
     let bytes = match value.split_once(' ') {
         Some((kind, credential)) if kind.bytes().all(|b| b.is_ascii_alphabetic()) => {
             credential.len()
@@ -82,15 +86,16 @@ fn spans(before: Option<&str>, word: &str) -> Vec<Range<usize>> {
     std::iter::once(word.len() - bytes..word.len()).collect()
 }
 
-/// In an address: its password, a long name in its place, and what its query says under the name of a credential.
-fn in_address(word: &str, start: usize) -> Vec<Range<usize>> {
+/// Returns the spans of the credentials in a URL: the password, or a long user name without one, and the values of query
+/// parameters whose name is that of a credential.
+fn credential_spans_in_url(word: &str, start: usize) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let rest = &word[start..];
     let authority = &rest[..rest.find(['/', '?', '#', ' ']).unwrap_or(rest.len())];
     if let Some((user, _)) = authority.rsplit_once('@') {
         let (name, password) = user.split_once(':').unwrap_or((user, ""));
         let span = match password {
-            "" if name.len() < USER_BYTES => 0..0,
+            "" if name.len() < MIN_USER_CREDENTIAL_BYTES => 0..0,
             "" => start..start + name.len(),
             _ => start + name.len() + 1..start + user.len(),
         };
@@ -105,7 +110,7 @@ fn in_address(word: &str, start: usize) -> Vec<Range<usize>> {
     let end = word[at..].find('#').map_or(word.len(), |end| at + end);
     for pair in word[at..end].split('&') {
         if let Some((name, value)) = pair.split_once('=')
-            && holds(name, value)
+            && is_credential(name, value)
         {
             let value_at = at + name.len() + 1;
             found.push(value_at..value_at + value.len());
@@ -115,8 +120,9 @@ fn in_address(word: &str, start: usize) -> Vec<Range<usize>> {
     found
 }
 
-/// Whether what stands after a name is a credential. One that is a variable, a file or a number is none.
-fn holds(name: &str, value: &str) -> bool {
+/// Returns true if `value`, written under `name`, is a credential. A variable reference, a path, a flag, a number or a
+/// boolean is not.
+fn is_credential(name: &str, value: &str) -> bool {
     let is_other = value.is_empty()
         || value.contains("${")
         || value.starts_with(['/', '~', '.', '-'])
@@ -128,10 +134,12 @@ fn holds(name: &str, value: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let mut parts = name.split(|c: char| !c.is_ascii_alphanumeric());
     let is_key = |part: &str| {
-        let opens = OPENING.iter().any(|word| name.contains(word));
+        let opens = KEY_QUALIFIERS.iter().any(|word| name.contains(word));
         part.ends_with("key") && (opens || value.bytes().any(|b| b.is_ascii_digit()))
     };
-    parts.any(|part| WORDS.iter().any(|word| part.ends_with(word)) || part == "sig" || is_key(part))
+    parts.any(|part| {
+        CREDENTIAL_WORDS.iter().any(|word| part.ends_with(word)) || part == "sig" || is_key(part)
+    })
 }
 
 #[cfg(test)]
@@ -158,11 +166,11 @@ mod tests {
             (&["postgres://u:p@ss@h/db"], &["postgres://u:…@h/db"]),
         ];
         for (words, shown) in rows {
-            assert_eq!(without_credentials(words.iter().copied()), **shown);
-            assert!(!credentials_in(words.iter().copied()).is_empty());
+            assert_eq!(mask_credentials(words.iter().copied()), **shown);
+            assert!(!find_credentials(words.iter().copied()).is_empty());
         }
         let url = "https://h/?api_key=k3y";
-        assert_eq!(credentials_in([url]), ["k3y"]);
+        assert_eq!(find_credentials([url]), ["k3y"]);
     }
 
     #[test]
@@ -178,9 +186,9 @@ mod tests {
             &["--password", "--verbose"],
             &["mcp-server-secrets", "serve"],
         ] {
-            assert_eq!(without_credentials(words.iter().copied()), words);
+            assert_eq!(mask_credentials(words.iter().copied()), words);
             assert!(
-                credentials_in(words.iter().copied()).is_empty(),
+                find_credentials(words.iter().copied()).is_empty(),
                 "{words:?}"
             );
         }

@@ -1,4 +1,4 @@
-//! One entry of a file: what it may say, and what it means.
+//! One server entry of a configuration file: how it is parsed, displayed and resolved.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,91 +8,91 @@ use rung_auth::Secret;
 use rung_mcp::connect::Era;
 use serde_json::{Map, Value, json};
 
-use super::credentials::{credentials_in, without_credentials};
+use super::credentials::{find_credentials, mask_credentials};
 use super::files::digest;
 use super::variables::{
-    Checkout, Filling, Sources, Use, Variables, masked, names_secret, without_password,
+    CheckoutValues, ValueSources, VariableExpander, VariableUse, Variables, is_secret_name,
+    mask_password, mask_value,
 };
-use super::{Origin, Reach, Sharing, Spec, Trust};
+use super::{Origin, ServerEndpoint, ServerSpec, Sharing, Trust};
 use crate::auth::{SignIn, is_plain_url, is_scope};
 use crate::redact::SHORTEST_SECRET_BYTES;
 
 const MAX_NAME_CHARS: usize = 64;
 
-/// Why an entry is not taken.
+/// The reason an entry is skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reason {
-    /// It says so itself.
+pub enum SkipReason {
     Disabled,
-    /// It is no object.
     NotAnObject,
-    /// Its name is empty, too long, or has what no name may have.
-    Name,
-    /// Its type is none that we know.
-    Type(String),
-    /// It says neither what to run nor whom to ask.
-    NoReach,
-    /// It says both, and not which.
-    TwoReaches,
-    /// A member has another form than it must have.
-    Member {
-        /// Which.
+    /// The name is empty, too long, or has a character that is not allowed.
+    InvalidName,
+    UnknownType(String),
+    /// The entry has neither `command` nor `url`.
+    NoEndpoint,
+    /// The entry has both `command` and `url`, and no `type` that selects one.
+    TwoEndpoints,
+    /// A member has an invalid value.
+    InvalidMember {
         name: &'static str,
-        /// What it must be.
-        wanted: &'static str,
+        /// The expected value.
+        expected: &'static str,
     },
-    /// It would start us.
-    Ourselves,
-    /// A stronger file names the server. That is as it should be, and told for whoever wonders.
+    /// The command would start this gateway again.
+    StartsGateway,
+    /// A file of higher precedence names the same server. This is not an error; it is reported as information.
     Shadowed {
-        /// The file.
+        /// The file of higher precedence.
         by: PathBuf,
     },
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled => f.write_str("it is disabled"),
             Self::NotAnObject => f.write_str("it is not an object"),
-            Self::Name => write!(
+            Self::InvalidName => write!(
                 f,
-                "its name must have 1 to {MAX_NAME_CHARS} letters, digits, spaces and any of `_-.@/`"
+                "its name must consist of 1 to {MAX_NAME_CHARS} letters, digits, spaces and any of `_-.@/`"
             ),
-            Self::Type(kind) => write!(
+            Self::UnknownType(kind) => write!(
                 f,
-                "its type {kind:?} is not known; there are stdio, http, streamable-http, sse, remote"
+                "its type {kind:?} is unknown; the types are stdio, http, streamable-http, sse and remote"
             ),
-            Self::NoReach => f.write_str("it has neither a command nor a url"),
-            Self::TwoReaches => {
-                f.write_str("it has both a command and a url; say which with its type")
+            Self::NoEndpoint => f.write_str("it has neither a command nor a url"),
+            Self::TwoEndpoints => f.write_str("it has both a command and a url; set its type"),
+            Self::InvalidMember {
+                name,
+                expected: wanted,
+            } => write!(f, "its `{name}` must be {wanted}"),
+            Self::StartsGateway => f.write_str("it would start this gateway again"),
+            Self::Shadowed { by } => {
+                write!(f, "{} also defines it and takes precedence", by.display())
             }
-            Self::Member { name, wanted } => write!(f, "its `{name}` must be {wanted}"),
-            Self::Ourselves => f.write_str("it would start this gateway again"),
-            Self::Shadowed { by } => write!(f, "{} names it, too, and is stronger", by.display()),
         }
     }
 }
 
-/// An entry as it is written, variables and all.
-pub(super) struct Entry {
-    form: Form,
+/// An entry as written, with variable references not expanded.
+pub(super) struct ServerEntry {
+    endpoint: EntryEndpoint,
     sharing: Sharing,
     era: Option<Era>,
     sign_in: SignIn,
 }
 
-enum Form {
+enum EntryEndpoint {
     Command {
         program: String,
         args: Vec<String>,
         dir: Option<String>,
         env: Vec<(String, String)>,
     },
-    Address {
+    Http {
         url: String,
         headers: Vec<(String, String)>,
-        oldest: bool,
+        legacy_sse: bool,
     },
 }
 
@@ -104,74 +104,78 @@ pub(super) fn is_name(name: &str) -> bool {
         && name.chars().all(fine)
 }
 
-/// Reads an entry.
-pub(super) fn parse(name: &str, value: &Value) -> Result<Entry, Reason> {
+/// Parses an entry.
+pub(super) fn parse(name: &str, value: &Value) -> Result<ServerEntry, SkipReason> {
     if !is_name(name) {
-        return Err(Reason::Name);
+        return Err(SkipReason::InvalidName);
     }
-    let entry = value.as_object().ok_or(Reason::NotAnObject)?;
-    // Clients say it in either way.
+    let entry = value.as_object().ok_or(SkipReason::NotAnObject)?;
+    // Clients use either member.
     for (name, off) in [("disabled", true), ("enabled", false)] {
         match entry.get(name) {
-            Some(Value::Bool(is)) if *is == off => return Err(Reason::Disabled),
+            Some(Value::Bool(is)) if *is == off => return Err(SkipReason::Disabled),
             None | Some(Value::Bool(_)) => {}
-            Some(_) => return Err(member(name, "true or false")),
+            Some(_) => return Err(invalid_member(name, "true or false")),
         }
     }
-    let sharing = match text(entry, "sharing")? {
+    let sharing = match text_member(entry, "sharing")? {
         None => Sharing::default(),
-        Some(word) => {
-            Sharing::of(word).ok_or_else(|| member("sharing", "`shared`, `client` or `session`"))?
-        }
+        Some(word) => Sharing::parse(word)
+            .ok_or_else(|| invalid_member("sharing", "`shared`, `client` or `session`"))?,
     };
-    let era = match text(entry, "era")? {
+    let era = match text_member(entry, "era")? {
         None => None,
         Some("legacy") => Some(Era::Legacy),
         Some("modern") => Some(Era::Modern),
-        Some(_) => return Err(member("era", "`legacy` or `modern`")),
+        Some(_) => return Err(invalid_member("era", "`legacy` or `modern`")),
     };
-    let (command, url) = (text(entry, "command")?, text(entry, "url")?);
-    // Others write the name of one transport in their own ways.
-    let kind = match text(entry, "type")? {
+    let (command, url) = (text_member(entry, "command")?, text_member(entry, "url")?);
+    // Other clients spell this transport differently.
+    let kind = match text_member(entry, "type")? {
         Some("streamableHttp" | "streamable_http") => Some("streamable-http"),
         kind => kind,
     };
     let form = match (kind, command, url) {
-        (None, Some(_), Some(_)) => return Err(Reason::TwoReaches),
-        (None, None, None) => return Err(Reason::NoReach),
-        (Some("stdio") | None, Some(program), _) => Form::Command {
+        (None, Some(_), Some(_)) => return Err(SkipReason::TwoEndpoints),
+        (None, None, None) => return Err(SkipReason::NoEndpoint),
+        (Some("stdio") | None, Some(program), _) => EntryEndpoint::Command {
             program: program.to_owned(),
-            args: words(entry)?,
-            dir: text(entry, "cwd")?.map(str::to_owned),
-            env: pairs(entry, "env")?,
+            args: args_member(entry)?,
+            dir: text_member(entry, "cwd")?.map(str::to_owned),
+            env: pairs_member(entry, "env")?,
         },
-        (Some("stdio"), None, _) => return Err(member("command", "there for the type `stdio`")),
+        (Some("stdio"), None, _) => {
+            return Err(invalid_member("command", "there for the type `stdio`"));
+        }
         (None | Some("http" | "streamable-http" | "remote" | "sse"), _, Some(url)) => {
-            Form::Address {
+            EntryEndpoint::Http {
                 url: url.to_owned(),
-                headers: pairs(entry, "headers")?,
-                oldest: entry.get("type").is_some_and(|kind| kind == "sse"),
+                headers: pairs_member(entry, "headers")?,
+                legacy_sse: entry.get("type").is_some_and(|kind| kind == "sse"),
             }
         }
         (Some("http" | "streamable-http" | "remote" | "sse"), _, None) => {
-            return Err(member("url", "there for a type that is not `stdio`"));
+            return Err(invalid_member(
+                "url",
+                "there for a type that is not `stdio`",
+            ));
         }
-        (Some(kind), _, _) => return Err(Reason::Type(kind.to_owned())),
+        (Some(kind), _, _) => return Err(SkipReason::UnknownType(kind.to_owned())),
     };
-    Ok(Entry {
-        form,
+    Ok(ServerEntry {
+        endpoint: form,
         sharing,
         era,
-        sign_in: sign_in(entry)?,
+        sign_in: parse_sign_in(entry)?,
     })
 }
 
-/// What it says of how one signs in.
-fn sign_in(entry: &Map<String, Value>) -> Result<SignIn, Reason> {
-    let url = |name: &'static str| match text(entry, name)? {
-        Some(url) if !is_plain_url(url) => Err(member(
+/// Parses the members that configure OAuth.
+fn parse_sign_in(entry: &Map<String, Value>) -> Result<SignIn, SkipReason> {
+    let url = |name: &'static str| match text_member(entry, name)? {
+        Some(url) if !is_plain_url(url) => Err(invalid_member(
             name,
-            "an address of http or https, without a password or a query",
+            "an http or https URL without a password or a query",
         )),
         url => Ok(url.map(str::to_owned)),
     };
@@ -195,55 +199,64 @@ fn sign_in(entry: &Map<String, Value>) -> Result<SignIn, Reason> {
         oidc_discovery_url: url("oidc_discovery_url")?,
         client_id_metadata_document_url: url("client_id_metadata_document_url")?,
         declared_scopes: scopes
-            .ok_or_else(|| member("declared_scopes", "an array of names of scopes"))?,
+            .ok_or_else(|| invalid_member("declared_scopes", "an array of scope names"))?,
         missing_scopes: Vec::new(),
-        by_page: match entry.get("supports_url_elicitation") {
+        uses_url_elicitation: match entry.get("supports_url_elicitation") {
             None | Some(Value::Null) => false,
             Some(Value::Bool(by_page)) => *by_page,
-            Some(_) => return Err(member("supports_url_elicitation", "true or false")),
+            Some(_) => return Err(invalid_member("supports_url_elicitation", "true or false")),
         },
     })
 }
 
-fn member(name: &'static str, wanted: &'static str) -> Reason {
-    Reason::Member { name, wanted }
-}
-
-/// No process can be given a text with a zero in it.
-fn is_clean(text: &str) -> bool {
-    !text.contains('\0')
-}
-
-fn text<'e>(entry: &'e Map<String, Value>, name: &'static str) -> Result<Option<&'e str>, Reason> {
-    match entry.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) if !text.trim().is_empty() && is_clean(text) => Ok(Some(text)),
-        Some(_) => Err(member(name, "a text that is not empty")),
+fn invalid_member(name: &'static str, wanted: &'static str) -> SkipReason {
+    SkipReason::InvalidMember {
+        name,
+        expected: wanted,
     }
 }
 
-/// Numbers and truths are often written without quotes, and meant as texts.
+/// Returns true if the text has no NUL byte, which no process argument can contain.
+fn has_no_nul(text: &str) -> bool {
+    !text.contains('\0')
+}
+
+fn text_member<'e>(
+    entry: &'e Map<String, Value>,
+    name: &'static str,
+) -> Result<Option<&'e str>, SkipReason> {
+    match entry.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if !text.trim().is_empty() && has_no_nul(text) => Ok(Some(text)),
+        Some(_) => Err(invalid_member(name, "a non-empty string")),
+    }
+}
+
+/// Returns a scalar as text. Numbers and booleans are often written without quotes where a text is meant.
 fn scalar(value: &Value) -> Option<String> {
     match value {
-        Value::String(text) => Some(text.clone()).filter(|text| is_clean(text)),
+        Value::String(text) => Some(text.clone()).filter(|text| has_no_nul(text)),
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(truth) => Some(truth.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }
 
-fn words(entry: &Map<String, Value>) -> Result<Vec<String>, Reason> {
+fn args_member(entry: &Map<String, Value>) -> Result<Vec<String>, SkipReason> {
     match entry.get("args") {
         None | Some(Value::Null) => Some(Vec::new()),
         Some(Value::Array(args)) => args.iter().map(scalar).collect(),
         Some(_) => None,
     }
-    .ok_or_else(|| member("args", "an array of texts"))
+    .ok_or_else(|| invalid_member("args", "an array of strings"))
 }
 
-fn pairs(entry: &Map<String, Value>, name: &'static str) -> Result<Vec<(String, String)>, Reason> {
+fn pairs_member(
+    entry: &Map<String, Value>,
+    name: &'static str,
+) -> Result<Vec<(String, String)>, SkipReason> {
     let pair = |(name, value): (&String, &Value)| {
-        let fine = !name.is_empty() && is_clean(name) && !name.contains('=');
+        let fine = !name.is_empty() && has_no_nul(name) && !name.contains('=');
         Some((name.clone(), scalar(value).filter(|_| fine)?))
     };
     match entry.get(name) {
@@ -251,12 +264,13 @@ fn pairs(entry: &Map<String, Value>, name: &'static str) -> Result<Vec<(String, 
         Some(Value::Object(members)) => members.iter().map(pair).collect(),
         Some(_) => None,
     }
-    .ok_or_else(|| member(name, "an object of names and texts"))
+    .ok_or_else(|| invalid_member(name, "an object whose values are strings"))
 }
 
-/// One word for people to judge: no password in it, its borders to be seen, and nothing that a terminal would act upon.
-fn visible(word: &str) -> String {
-    let word = without_password(word);
+/// Returns one word for display: without a password, quoted where its borders would be unclear, and with control characters
+/// escaped.
+fn escape_for_display(word: &str) -> String {
+    let word = mask_password(word);
     let plain = |c: char| c.is_ascii_graphic() || c.is_alphanumeric() || c == '…';
     if !word.is_empty() && word.chars().all(plain) {
         word
@@ -265,79 +279,98 @@ fn visible(word: &str) -> String {
     }
 }
 
-/// What is handed over under a name, as it is written. A credential that is not a variable is masked.
-fn shown_value(name: &str, written: &str) -> String {
-    if names_secret(name) && !written.contains("${") {
-        visible(&masked(written))
+/// Returns the value of a variable or header for display. A credential that is not a variable reference is masked.
+fn display_value(name: &str, written: &str) -> String {
+    if is_secret_name(name) && !written.contains("${") {
+        escape_for_display(&mask_value(written))
     } else {
-        visible(written)
+        escape_for_display(written)
     }
 }
 
 // === impl Entry ===
 
-impl Entry {
-    /// What is run or asked, as it is written.
-    pub(super) fn shown(&self) -> String {
-        match &self.form {
-            Form::Command { program, args, .. } => {
+impl ServerEntry {
+    /// Returns the command line or URL as written, with credentials masked.
+    pub(super) fn summary(&self) -> String {
+        match &self.endpoint {
+            EntryEndpoint::Command { program, args, .. } => {
                 let words = std::iter::once(program).chain(args);
-                let words = without_credentials(words.map(String::as_str));
-                let words: Vec<_> = words.iter().map(|word| visible(word)).collect();
+                let words = mask_credentials(words.map(String::as_str));
+                let words: Vec<_> = words.iter().map(|word| escape_for_display(word)).collect();
                 words.join(" ")
             }
-            Form::Address { url, .. } => visible(&without_credentials([url.as_str()]).concat()),
+            EntryEndpoint::Http { url, .. } => {
+                escape_for_display(&mask_credentials([url.as_str()]).concat())
+            }
         }
     }
 
-    /// What is run or asked, to the letter: an owner who approves it must see what a credential would hide.
-    fn to_review(&self) -> String {
-        match &self.form {
-            Form::Command { program, args, .. } => {
+    /// Returns the command line or URL in full, except for a password in a URL: an owner who approves it must see what
+    /// masking could hide.
+    fn unmasked_summary(&self) -> String {
+        match &self.endpoint {
+            EntryEndpoint::Command { program, args, .. } => {
                 let words = std::iter::once(program).chain(args);
-                let words: Vec<_> = words.map(|word| visible(word)).collect();
+                let words: Vec<_> = words.map(|word| escape_for_display(word)).collect();
                 words.join(" ")
             }
-            Form::Address { url, .. } => visible(url),
+            EntryEndpoint::Http { url, .. } => escape_for_display(url),
         }
     }
 
-    /// All that it says, as it is written: what an approval is of. A credential that is not a variable is left out.
-    pub(super) fn shown_whole(&self) -> String {
+    /// Returns the whole entry as written, for approval. Credentials that are not variable references are masked.
+    pub(super) fn full_summary(&self) -> String {
         let mut whole = String::new();
-        let (pairs, mark, dir) = match &self.form {
-            Form::Command { env, dir, .. } => (env, "=", dir.as_deref()),
-            Form::Address { headers, .. } => (headers, ": ", None),
+        let (pairs, mark, dir) = match &self.endpoint {
+            EntryEndpoint::Command { env, dir, .. } => (env, "=", dir.as_deref()),
+            EntryEndpoint::Http { headers, .. } => (headers, ": ", None),
         };
-        whole.push_str(&self.shown());
+        whole.push_str(&self.summary());
         if let Some(dir) = dir {
-            whole.extend([" in ", &visible(dir)]);
+            whole.extend([" in ", &escape_for_display(dir)]);
         }
         for (at, (name, written)) in pairs.iter().enumerate() {
             let before = if at == 0 { " with " } else { ", " };
-            whole.extend([before, &visible(name), mark, &shown_value(name, written)]);
+            whole.extend([
+                before,
+                &escape_for_display(name),
+                mark,
+                &display_value(name, written),
+            ]);
         }
         whole
     }
 
-    /// What an approval of it is of, line by line: what it says, and which of its values come from the checkout, which from
-    /// the user, and which from nowhere.
-    pub(super) fn review(&self, sources: &Sources, missing: &[String]) -> String {
+    /// Returns, line by line, what an approval covers: the entry, and which of its values come from the checkout, which
+    /// from the user, and which are missing.
+    pub(super) fn review(&self, sources: &ValueSources, missing: &[String]) -> String {
         let mut lines = Vec::new();
-        match &self.form {
-            Form::Command { dir, env, .. } => {
-                lines.push(format!("run      {}", self.to_review()));
-                lines.extend(dir.iter().map(|dir| format!("folder   {}", visible(dir))));
+        match &self.endpoint {
+            EntryEndpoint::Command { dir, env, .. } => {
+                lines.push(format!("run      {}", self.unmasked_summary()));
+                lines.extend(
+                    dir.iter()
+                        .map(|dir| format!("folder   {}", escape_for_display(dir))),
+                );
                 let env = env.iter();
                 lines.extend(env.map(|(name, value)| {
-                    format!("env      {}={}", visible(name), shown_value(name, value))
+                    format!(
+                        "env      {}={}",
+                        escape_for_display(name),
+                        display_value(name, value)
+                    )
                 }));
             }
-            Form::Address { headers, .. } => {
-                lines.push(format!("address  {}", self.to_review()));
+            EntryEndpoint::Http { headers, .. } => {
+                lines.push(format!("address  {}", self.unmasked_summary()));
                 let headers = headers.iter();
                 lines.extend(headers.map(|(name, value)| {
-                    format!("header   {}: {}", visible(name), shown_value(name, value))
+                    format!(
+                        "header   {}: {}",
+                        escape_for_display(name),
+                        display_value(name, value)
+                    )
                 }));
             }
         }
@@ -345,10 +378,10 @@ impl Entry {
             lines.push("values that come with the checkout, in .env.pmcp:".to_owned());
         }
         for (name, value) in &sources.checkout {
-            let value = if sources.plain.contains(name) {
-                visible(value.expose())
+            let value = if sources.shown_in_review.contains(name) {
+                escape_for_display(value.expose())
             } else {
-                visible(&masked(value.expose()))
+                escape_for_display(&mask_value(value.expose()))
             };
             lines.push(format!("  {name} = {value}"));
         }
@@ -369,43 +402,43 @@ impl Entry {
         review
     }
 
-    /// What it means, with its variables filled in.
-    pub(super) fn spec(
+    /// Builds the server specification, with variables expanded.
+    pub(super) fn build_spec(
         &self,
         name: &str,
         (origin, file): (Origin, &Path),
         trust: Trust,
         variables: &Variables<'_>,
-        checkout: Checkout<'_>,
-    ) -> Result<Spec, Reason> {
-        let shown = self.shown();
-        let mut filling = Filling {
+        checkout: CheckoutValues<'_>,
+    ) -> Result<ServerSpec, SkipReason> {
+        let shown = self.summary();
+        let mut filling = VariableExpander {
             variables,
             checkout,
-            sources: Sources::default(),
+            sources: ValueSources::default(),
             missing: Vec::new(),
             secrets: Vec::new(),
         };
         let folder = file.parent().unwrap_or(Path::new("."));
-        let reach = match &self.form {
-            Form::Command {
+        let reach = match &self.endpoint {
+            EntryEndpoint::Command {
                 program,
                 args,
                 dir,
                 env,
             } => {
-                let program = filling.fill(program, Use::Leads);
+                let program = filling.expand(program, VariableUse::Target);
                 let args: Vec<_> = args
                     .iter()
-                    .map(|arg| filling.fill(arg, Use::Leads))
+                    .map(|arg| filling.expand(arg, VariableUse::Target))
                     .collect();
-                if is_ourselves(&program, &args) {
-                    return Err(Reason::Ourselves);
+                if starts_this_gateway(&program, &args) {
+                    return Err(SkipReason::StartsGateway);
                 }
                 let dir = dir
                     .as_deref()
-                    .map(|dir| folder.join(filling.fill(dir, Use::Leads)));
-                // What comes with a project means its own files by what it says.
+                    .map(|dir| folder.join(filling.expand(dir, VariableUse::Target)));
+                // The working directory of an entry of a project defaults to the project's folder.
                 let dir = dir.or_else(|| (origin == Origin::Project).then(|| folder.to_owned()));
                 let is_beside = program.starts_with("./") || program.starts_with("../");
                 let program = if is_beside {
@@ -413,36 +446,38 @@ impl Entry {
                 } else {
                     PathBuf::from(program)
                 };
-                Reach::Command {
+                ServerEndpoint::Command {
                     program,
                     args,
                     dir,
                     env: fill_pairs(env, &mut filling),
                 }
             }
-            Form::Address {
+            EntryEndpoint::Http {
                 url,
                 headers,
-                oldest,
+                legacy_sse: oldest,
             } => {
-                let url = filling.fill(url, Use::Leads);
+                let url = filling.expand(url, VariableUse::Target);
                 let is_web = ["http://", "https://"].iter().any(|scheme| {
                     url.get(..scheme.len())
                         .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
                 });
                 if !is_web && filling.missing.is_empty() {
-                    return Err(member("url", "one of http or https"));
+                    return Err(invalid_member("url", "one of http or https"));
                 }
-                Reach::Address {
+                ServerEndpoint::Http {
                     url,
                     headers: fill_pairs(headers, &mut filling),
-                    oldest: *oldest,
+                    legacy_sse: *oldest,
                 }
             }
         };
         let written = match &reach {
-            Reach::Command { args, .. } => credentials_in(args.iter().map(String::as_str)),
-            Reach::Address { url, .. } => credentials_in([url.as_str()]),
+            ServerEndpoint::Command { args, .. } => {
+                find_credentials(args.iter().map(String::as_str))
+            }
+            ServerEndpoint::Http { url, .. } => find_credentials([url.as_str()]),
         };
         for credential in written {
             let mut known = filling.secrets.iter();
@@ -452,19 +487,19 @@ impl Entry {
                 filling.secrets.push(Secret::new(credential.to_owned()));
             }
         }
-        Ok(Spec {
+        Ok(ServerSpec {
             name: Arc::from(name),
             origin,
             file: file.to_owned(),
-            digest: digest_of(&reach, self.sharing, self.era),
-            reach,
+            digest: endpoint_digest(&reach, self.sharing, self.era),
+            endpoint: reach,
             sharing: self.sharing,
             era: self.era,
             sign_in: self.sign_in.clone(),
-            eager: false,
+            auto_start: false,
             trust,
             missing: filling.missing,
-            shown,
+            summary_text: shown,
             secrets: filling.secrets,
             sources: filling.sources,
         })
@@ -473,17 +508,17 @@ impl Entry {
 
 fn fill_pairs(
     pairs: &[(String, String)],
-    filling: &mut Filling<'_>,
+    filling: &mut VariableExpander<'_>,
 ) -> Vec<(String, Secret<String>)> {
     let fill = |(name, value): &(String, String)| {
-        let value = Secret::new(filling.fill(value, Use::Holds(name)));
+        let value = Secret::new(filling.expand(value, VariableUse::NamedValue(name)));
         (name.clone(), value)
     };
     pairs.iter().map(fill).collect()
 }
 
-/// Of everything that would make another process or another connection of it.
-fn digest_of(reach: &Reach, sharing: Sharing, era: Option<Era>) -> String {
+/// Returns a digest of everything whose change requires a new process or connection.
+fn endpoint_digest(reach: &ServerEndpoint, sharing: Sharing, era: Option<Era>) -> String {
     let pairs = |pairs: &[(String, Secret<String>)]| -> Vec<Value> {
         let pairs = pairs.iter();
         pairs
@@ -496,34 +531,34 @@ fn digest_of(reach: &Reach, sharing: Sharing, era: Option<Era>) -> String {
     });
     let how = (sharing.name(), era);
     let all = match reach {
-        Reach::Command {
+        ServerEndpoint::Command {
             program,
             args,
             dir,
             env,
         } => json!([program, args, dir, pairs(env), how]),
-        Reach::Address {
+        ServerEndpoint::Http {
             url,
             headers,
-            oldest,
+            legacy_sse: oldest,
         } => json!([url, pairs(headers), oldest, how]),
     };
     digest(all.to_string().as_bytes())
 }
 
-/// Whether a command starts this gateway, or the one whose files we read: either would ask itself for ever.
-fn is_ourselves(program: &str, args: &[String]) -> bool {
+/// Returns true if a command starts this gateway or `pmcp`, whose files it reads: either would call itself endlessly.
+fn starts_this_gateway(program: &str, args: &[String]) -> bool {
     let ours = |word: &str| matches!(word, "rung" | "pmcp");
     let program = program.rsplit(['/', '\\']).next().unwrap_or(program);
     let program = program.strip_suffix(".exe").unwrap_or(program);
-    // Those that run what their arguments name, with or without a version.
+    // Launchers that run the package named by an argument, with or without a version.
     let runs_others = ["uvx", "uv", "npx", "bunx", "pipx", "pnpm"].contains(&program)
         || program.starts_with("python");
     let named = |arg: &String| ours(arg.split(['@', '=']).next().unwrap_or(arg));
     let first = args.iter().find(|arg| {
         !arg.starts_with('-') && !matches!(arg.as_str(), "run" | "tool" | "dlx" | "exec")
     });
-    // What this program has beside the gateway never leads back to it.
+    // The other subcommands of this program never start the gateway.
     let beside = |arg: &String| matches!(arg.as_str(), "db" | "pdpp" | "--conformance");
     let other = program == "rung" && args.iter().any(beside);
     ours(program) && !other || runs_others && first.is_some_and(named)

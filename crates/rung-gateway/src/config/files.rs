@@ -1,7 +1,6 @@
-//! Files of people's own making: read with bounds, remembered as they were, and watched.
+//! Files that people edit: read with a size limit, recorded as snapshots, and polled for changes.
 //!
-//! What is remembered of a file is taken before it is read. A change that comes while we read is then seen as one
-//! later on, never lost.
+//! The metadata of a snapshot is taken before the file is read, so a change during the read is detected by the next poll.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -12,17 +11,15 @@ use std::time::SystemTime;
 use rung_fault::{Code, Coded};
 use sha2::{Digest as _, Sha256};
 
-/// More than any such file has; a link to an endless device must not hold us up.
+/// Maximum file size. A link to an endless device must not block the reader.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// What is wrong with a file, and where.
+/// A problem in a file, with its position where known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Which file.
     pub file: PathBuf,
-    /// The line and the column, from one, where they are known.
-    pub place: Option<(u64, u64)>,
-    /// What is wrong.
+    /// One-based line and column, where known.
+    pub position: Option<(u64, u64)>,
     pub reason: String,
 }
 
@@ -30,35 +27,35 @@ impl Problem {
     pub(crate) fn new(file: &Path, reason: impl fmt::Display) -> Self {
         Self {
             file: file.to_owned(),
-            place: None,
+            position: None,
             reason: reason.to_string(),
         }
     }
 
-    /// What the reader of JSON found, without the place that it repeats.
+    /// Converts a JSON error, without the position that its message repeats.
     pub(crate) fn in_json(file: &Path, error: &serde_json::Error) -> Self {
         let (line, column) = (error.line() as u64, error.column() as u64);
         let reason = error.to_string();
         let suffix = format!(" at line {line} column {column}");
         Self {
             file: file.to_owned(),
-            place: (line > 0).then_some((line, column)),
+            position: (line > 0).then_some((line, column)),
             reason: reason.strip_suffix(&suffix).unwrap_or(&reason).to_owned(),
         }
     }
 
-    /// What the reader of YAML found, without the lines around it that it adds.
+    /// Converts a YAML error, without the source snippet that its message includes.
     pub(crate) fn in_yaml(file: &Path, error: &serde_saphyr::Error) -> Self {
         let error = error.without_snippet();
-        let place = error.location().map(|place| (place.line(), place.column()));
+        let position = error.location().map(|place| (place.line(), place.column()));
         let reason = error.to_string();
-        // The place is told once.
-        let reason = match (place, reason.rsplit_once(" at line ")) {
+        // The position is reported once.
+        let reason = match (position, reason.rsplit_once(" at line ")) {
             (Some(_), Some((reason, _))) => reason,
             _ => &reason,
         };
         Self {
-            place,
+            position,
             ..Self::new(file, reason)
         }
     }
@@ -67,7 +64,7 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
-        if let Some((line, column)) = self.place {
+        if let Some((line, column)) = self.position {
             write!(f, ":{line}:{column}")?;
         }
         write!(f, ": {}", self.reason)
@@ -82,18 +79,18 @@ impl Coded for Problem {
     }
 }
 
-/// What tells two states of a file apart without reading it.
+/// Metadata that distinguishes two states of a file without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     len: u64,
     modified: Option<SystemTime>,
-    /// Of the file itself, so that one put in its place is another; and when any of this last changed.
+    /// Inode, so that a replaced file differs, and the time of the last metadata change.
     inode: u64,
     changed: (i64, i64),
 }
 
-impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
+impl FileStamp {
+    fn from_path(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         #[cfg(unix)]
         let (inode, changed) = {
@@ -111,25 +108,24 @@ impl Stamp {
     }
 }
 
-/// A file as it was when it was looked at.
+/// A file as it was when last read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// Which file.
+pub struct FileSnapshot {
     pub path: PathBuf,
-    /// The digest of its bytes, or nothing where it was not there or could not be read.
+    /// The digest of the content; `None` if the file was absent or could not be read.
     pub digest: Option<String>,
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
 }
 
-impl Seen {
-    /// Whether there was no such file.
+impl FileSnapshot {
+    /// Returns true if the file did not exist.
     pub fn is_absent(&self) -> bool {
         self.stamp.is_none()
     }
 
-    fn look(path: &Path) -> (Self, io::Result<Vec<u8>>) {
-        let stamp = Stamp::of(path);
-        let bytes = bytes_of(path);
+    fn read_with_bytes(path: &Path) -> (Self, io::Result<Vec<u8>>) {
+        let stamp = FileStamp::from_path(path);
+        let bytes = read_bytes(path);
         let digest = bytes.as_ref().ok().map(|bytes| digest(bytes));
         let path = path.to_owned();
         (
@@ -143,8 +139,8 @@ impl Seen {
     }
 }
 
-fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a pipe would wait for whoever writes to it.
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a named pipe would block until something writes to it.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("is not a file"));
     }
@@ -167,12 +163,12 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
     )
 }
 
-/// Reads a file, where it is there.
-pub(crate) fn read(path: &Path) -> (Seen, Result<Option<String>, Problem>) {
-    let (seen, bytes) = Seen::look(path);
+/// Reads a file as text. An absent file gives `None`.
+pub(crate) fn read_text(path: &Path) -> (FileSnapshot, Result<Option<String>, Problem>) {
+    let (seen, bytes) = FileSnapshot::read_with_bytes(path);
     let text = match bytes {
         Ok(bytes) => match String::from_utf8(bytes) {
-            // Some editors begin a file with a mark that is no part of it.
+            // Some editors write a byte order mark.
             Ok(text) => Ok(Some(match text.strip_prefix('\u{feff}') {
                 Some(rest) => rest.to_owned(),
                 None => text,
@@ -185,25 +181,25 @@ pub(crate) fn read(path: &Path) -> (Seen, Result<Option<String>, Problem>) {
     (seen, text)
 }
 
-/// Tells whether files changed since they were read. Cheap enough to ask every second.
+/// Detects changes of files since they were read. Cheap enough to poll every second.
 #[derive(Debug, Clone)]
-pub struct Watch(Vec<Seen>);
+pub struct FileWatch(Vec<FileSnapshot>);
 
-impl Watch {
-    /// Watches files from what was seen of them on.
-    pub fn new(files: impl IntoIterator<Item = Seen>) -> Self {
+impl FileWatch {
+    /// Creates a watch that compares with these snapshots.
+    pub fn new(files: impl IntoIterator<Item = FileSnapshot>) -> Self {
         Self(files.into_iter().collect())
     }
 
-    /// Whether the bytes of any of them are others than when they were last looked at. A file is read only where its
-    /// time, length or place on the disk changed.
-    pub fn changed(&mut self) -> bool {
+    /// Returns true if the content of any file changed since the last call. A file is read only where its time, length or
+    /// inode changed.
+    pub fn has_changed(&mut self) -> bool {
         let mut changed = false;
         for seen in &mut self.0 {
-            if Stamp::of(&seen.path) == seen.stamp {
+            if FileStamp::from_path(&seen.path) == seen.stamp {
                 continue;
             }
-            let (now, _) = Seen::look(&seen.path);
+            let (now, _) = FileSnapshot::read_with_bytes(&seen.path);
             changed |= now.digest != seen.digest;
             *seen = now;
         }

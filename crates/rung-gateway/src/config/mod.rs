@@ -1,19 +1,19 @@
-//! Which servers there are, and how each of them is reached.
+//! Configuration of downstream servers.
 //!
-//! Owns: the files that name servers, what their entries mean, the variables in them, and what of a project's files the
-//! user has approved. Refuses to know: how a server is spoken to, and who may use it.
+//! Owns: the files that name servers, the meaning of their entries, the variables in them, and which entries of a project's
+//! files the user has approved. Refuses to know: how to connect to a server, and who may use it.
 //!
-//! The laws it keeps: what the strongest file says of a name holds; every entry that is not taken is named with its reason;
-//! nothing that came with a checkout is started, or takes the place of a server of the user's, before the user approved it;
-//! no secret is printed.
+//! The laws it keeps: for each name, the file of highest precedence decides; every skipped entry is reported with its
+//! reason; no entry of a checkout is started, or replaces a server of the user's, before the user approves it; no secret is
+//! printed.
 
+mod approvals;
 mod credentials;
 mod entry;
 mod files;
 mod project;
 #[cfg(test)]
 mod tests;
-mod trust;
 mod variables;
 
 use std::collections::HashMap;
@@ -26,180 +26,160 @@ use rung_mcp::connect::Era;
 use serde_json::Value;
 
 use crate::auth::SignIn;
-pub use credentials::credentials_in;
-use entry::Entry;
-pub use entry::Reason;
-pub(crate) use files::read;
-pub use files::{Problem, Seen, Watch};
+pub use approvals::{Approvals, ServerSelection};
+pub use credentials::find_credentials;
+use entry::ServerEntry;
+pub use entry::SkipReason;
+pub(crate) use files::read_text;
+pub use files::{FileSnapshot, FileWatch, Problem};
 pub use project::find_project;
-pub use trust::{Approvals, Which};
-use variables::{Checkout, Sources, Store, Values, Variables};
+use variables::{ApprovedValues, CheckoutValues, ValueSources, VariableMap, Variables};
 
-/// The file that names a project's or a user's servers.
-pub const FILE: &str = ".mcp.json";
+/// Name of the file that lists a project's or a user's servers.
+pub const CONFIG_FILE: &str = ".mcp.json";
 
-/// Where to look.
+/// The files and folders that configuration is read from.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
-    /// The file of servers that was asked for.
+pub struct ConfigPaths {
+    /// Server file given explicitly.
     pub config: Option<PathBuf>,
-    /// The policy that was asked for.
+    /// Policy file given explicitly.
     pub policy: Option<PathBuf>,
-    /// The root of the project.
+    /// Root folder of the project.
     pub project: Option<PathBuf>,
-    /// The user's own folder.
+    /// Home folder of the user.
     pub home: Option<PathBuf>,
 }
 
-/// Whose word a file is.
+/// The origin of a file, which decides how far it is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// It was asked for.
-    Given,
-    /// It came with the project.
+    /// Given explicitly by the operator.
+    Explicit,
+    /// Part of the project's checkout.
     Project,
-    /// It is the user's own.
+    /// In the user's home folder.
     User,
 }
 
-/// A server, and how to get to it.
+/// A configured server.
 #[derive(Debug, Clone)]
-pub struct Spec {
-    /// Its name; without `::`.
+pub struct ServerSpec {
+    /// Does not contain `::`.
     pub name: Arc<str>,
-    /// Whose word it is.
     pub origin: Origin,
-    /// The file that names it.
     pub file: PathBuf,
-    /// How it is reached.
-    pub reach: Reach,
-    /// Who shares one of it.
+    pub endpoint: ServerEndpoint,
     pub sharing: Sharing,
-    /// In which era it is spoken to; by asking it, where nothing is said.
+    /// The protocol version to use: legacy or modern. `None` negotiates it with the server.
     pub era: Option<Era>,
-    /// Where it is said how one signs in there.
+    /// OAuth settings of the entry.
     pub sign_in: SignIn,
-    /// Whether it starts with the gateway.
-    pub eager: bool,
-    /// Whether it may start.
+    /// True if the server starts with the gateway.
+    pub auto_start: bool,
     pub trust: Trust,
-    /// The variables that it needs and that have no value. It cannot start without them.
+    /// Variables without a value that the entry needs. The server cannot start without them.
     pub missing: Vec<String>,
-    /// Changes with everything that would make another process or another connection of it. To compare, not to show: it is
-    /// of the credentials, too.
+    /// Digest over everything whose change requires a new process or connection. It covers credentials: compare it, do not
+    /// show it.
     pub digest: String,
-    shown: String,
+    summary_text: String,
     secrets: Vec<Secret<String>>,
-    sources: Sources,
+    sources: ValueSources,
 }
 
-/// How a server is reached.
+/// How to connect to a server.
 #[derive(Clone)]
-pub enum Reach {
-    /// Started by us.
+pub enum ServerEndpoint {
+    /// A process that the gateway starts.
     Command {
-        /// The program.
         program: PathBuf,
-        /// Its arguments.
         args: Vec<String>,
-        /// Where it runs.
+        /// Working directory.
         dir: Option<PathBuf>,
-        /// What it gets beside the usual few variables.
+        /// Variables added to the default environment.
         env: Vec<(String, Secret<String>)>,
     },
-    /// Behind an address.
-    Address {
-        /// The address.
+    /// A server reached over HTTP.
+    Http {
         url: String,
-        /// What goes along with every request.
+        /// Headers sent with every request.
         headers: Vec<(String, Secret<String>)>,
-        /// Whether it speaks the oldest form of the protocol over HTTP: its type is `sse`.
-        oldest: bool,
+        /// True if the server uses the HTTP+SSE transport (type `sse`).
+        legacy_sse: bool,
     },
 }
 
-/// Who shares one process or connection.
+/// Which sessions share one process or connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
-    /// Everybody.
+    /// All sessions.
     #[default]
     Shared,
-    /// The sessions of one client.
     Client,
-    /// One session has it alone.
+    /// Each session has its own.
     Session,
 }
 
-/// Whether a server may start.
+/// Whether a server is approved to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// The user's own word.
+    /// The entry is not from a project: no approval is required.
     NotNeeded,
-    /// The user approved it as it is.
+    /// The current entry is approved.
     Approved,
-    /// It was approved and then edited: this is what was approved, and the edit waits.
-    Kept,
-    /// It must be approved first.
-    Wanted,
+    /// The entry was edited after its approval: this is the approved entry, and the edit awaits approval.
+    EditPending,
+    /// The entry awaits its first approval.
+    ApprovalRequired,
 }
 
-/// What was found.
+/// The result of reading all configuration files.
 #[derive(Debug)]
-pub struct Loaded {
-    /// The servers.
-    pub specs: Vec<Spec>,
-    /// The entries that were not taken.
-    pub skipped: Vec<Skipped>,
-    /// The entries that wait for an approval.
-    pub waiting: Vec<Waiting>,
-    /// The names in `autoStart` for which no file has a server.
-    pub unknown: Vec<Named>,
-    /// What is wrong with files.
+pub struct LoadedConfig {
+    pub specs: Vec<ServerSpec>,
+    pub skipped: Vec<SkippedEntry>,
+    /// Entries that await approval.
+    pub pending: Vec<PendingEntry>,
+    /// Names in `autoStart` for which no file has a server.
+    pub unknown_auto_start: Vec<AutoStartName>,
     pub problems: Vec<Problem>,
-    /// Every file that was looked at, to be watched.
-    pub files: Vec<Seen>,
+    /// Every file that was read or found absent, for the file watch.
+    pub files: Vec<FileSnapshot>,
 }
 
-/// An entry that was not taken.
+/// An entry that was skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
-    /// Its name.
+pub struct SkippedEntry {
     pub name: String,
-    /// The file that it is in.
     pub file: PathBuf,
-    /// Why.
-    pub reason: Reason,
+    pub reason: SkipReason,
 }
 
-/// An entry that waits for an approval.
+/// An entry that awaits approval.
 #[derive(Clone)]
-pub struct Waiting {
-    /// Its name.
+pub struct PendingEntry {
     pub name: String,
-    /// The file that it is in.
     pub file: PathBuf,
-    /// All that it says, as it is written, but for credentials.
-    pub shown: String,
-    /// The same in lines, with where each value comes from.
+    /// The whole entry as written, with credentials masked.
+    pub summary: String,
+    /// The entry line by line, with the origin of each value.
     pub review: String,
-    /// What is approved is what was shown, whatever the files say by then.
+    /// Approval stores this entry, as it was shown, even if the file has changed since.
     entry: Value,
-    values: Values,
+    values: ApprovedValues,
 }
 
-/// A name, and the file that has it.
+/// A name in `autoStart`, and the file that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
-    /// The name.
+pub struct AutoStartName {
     pub name: String,
-    /// The file.
     pub file: PathBuf,
-    /// Whose word it is.
     pub origin: Origin,
 }
 
-// The entry and its values may have credentials in them.
-impl fmt::Debug for Waiting {
+// The entry and its values may contain credentials.
+impl fmt::Debug for PendingEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Waiting")
             .field("name", &self.name)
@@ -208,31 +188,40 @@ impl fmt::Debug for Waiting {
     }
 }
 
-// A name that is refused may be any text.
-impl fmt::Display for Skipped {
+// A rejected name may be any text.
+impl fmt::Display for SkippedEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, file) = (&self.name, self.file.display());
-        write!(f, "{name:?} in {file} is left out: {}", self.reason)
+        write!(f, "{name:?} in {file} is skipped: {}", self.reason)
     }
 }
 
 // === impl Spec ===
 
-impl Spec {
-    /// What is run or asked, as it is written: variables are not filled in.
-    pub fn shown(&self) -> &str {
-        &self.shown
+impl ServerSpec {
+    /// Returns the command line or URL as written, with credentials masked and variables not expanded.
+    pub fn summary(&self) -> &str {
+        &self.summary_text
     }
 
-    /// What must not be shown of it: values that came from its variables, headers or environment, where their name or their
-    /// form says that they are secrets. A folder or the name of a region is none.
+    /// Returns the secrets of the server: values from its variables, headers or environment whose name or form marks them
+    /// as secret. A folder or the name of a region is not one.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.secrets.iter().map(|secret| secret.expose().as_str())
     }
+
+    /// Returns the variables of the entry that are named as credentials, or all of its variables if none is.
+    pub fn credential_variables(&self) -> Vec<String> {
+        let all = self.sources.checkout.keys().chain(&self.sources.user);
+        let (named, others): (Vec<String>, Vec<String>) = all
+            .cloned()
+            .partition(|name| variables::is_secret_name(name));
+        if named.is_empty() { others } else { named }
+    }
 }
 
-// A variable may stand anywhere in what is run or asked.
-impl fmt::Debug for Reach {
+// Any part of the command or URL may contain an expanded secret.
+impl fmt::Debug for ServerEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |pairs: &[(String, Secret<String>)]| -> Vec<String> {
             pairs.iter().map(|(name, _)| name.clone()).collect()
@@ -243,8 +232,10 @@ impl fmt::Debug for Reach {
                 .field("dir", dir)
                 .field("env", &names(env))
                 .finish_non_exhaustive(),
-            Self::Address {
-                headers, oldest, ..
+            Self::Http {
+                headers,
+                legacy_sse: oldest,
+                ..
             } => f
                 .debug_struct("Address")
                 .field("headers", &names(headers))
@@ -255,7 +246,7 @@ impl fmt::Debug for Reach {
 }
 
 impl Sharing {
-    /// As it is written.
+    /// Returns the name used in configuration files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shared => "shared",
@@ -264,7 +255,7 @@ impl Sharing {
         }
     }
 
-    fn of(word: &str) -> Option<Self> {
+    fn parse(word: &str) -> Option<Self> {
         [Self::Shared, Self::Client, Self::Session]
             .into_iter()
             .find(|sharing| sharing.name() == word)
@@ -273,18 +264,18 @@ impl Sharing {
 
 // === reading ===
 
-/// What a file says.
+/// The relevant content of one file.
 #[derive(Default)]
-struct Document {
+struct ConfigDocument {
     entries: Vec<(String, Value)>,
     auto_start: Vec<String>,
-    /// What it has of servers cannot be read. That is something else than having none.
+    /// The servers of the file cannot be read, which differs from having none.
     is_broken: bool,
 }
 
-/// What a file says; what is wrong with it goes to `problems`, and the rest still counts.
-fn read_document(file: &Path, text: &str, problems: &mut Vec<Problem>) -> Document {
-    let mut document = Document::default();
+/// Parses a file. Problems are added to `problems`, and the rest of the file still counts.
+fn read_document(file: &Path, text: &str, problems: &mut Vec<Problem>) -> ConfigDocument {
+    let mut document = ConfigDocument::default();
     let members = match serde_json::from_str(text) {
         Ok(Value::Object(members)) => Ok(members),
         Ok(_) => Err(Problem::new(file, "is not an object")),
@@ -324,45 +315,48 @@ fn read_document(file: &Path, text: &str, problems: &mut Vec<Problem>) -> Docume
     document
 }
 
-/// The files that name servers, the strongest first.
-fn sources(places: &Places) -> Vec<(Origin, PathBuf)> {
+/// Returns the files that name servers, by descending precedence.
+fn config_files(places: &ConfigPaths) -> Vec<(Origin, PathBuf)> {
     let of_user = places.home.iter().flat_map(|home| {
-        let claude = home.join(".claude").join(FILE);
-        [(Origin::User, home.join(FILE)), (Origin::User, claude)]
+        let claude = home.join(".claude").join(CONFIG_FILE);
+        [
+            (Origin::User, home.join(CONFIG_FILE)),
+            (Origin::User, claude),
+        ]
     });
     let of_user: Vec<_> = of_user.collect();
     let given = places
         .config
         .iter()
-        .map(|file| (Origin::Given, file.clone()));
+        .map(|file| (Origin::Explicit, file.clone()));
     let of_project = places
         .project
         .iter()
-        .map(|root| (Origin::Project, root.join(FILE)));
-    // Where the user's own folder is the project, its file is the user's.
+        .map(|root| (Origin::Project, root.join(CONFIG_FILE)));
+    // If the home folder is the project, its file counts as the user's.
     let of_project = of_project.filter(|(_, file)| of_user.iter().all(|(_, own)| own != file));
     given.chain(of_project).chain(of_user.clone()).collect()
 }
 
-/// Reads everything. `env` is the environment of the process.
+/// Reads all configuration files. `env` looks up a variable of the process.
 pub fn load(
-    places: &Places,
+    places: &ConfigPaths,
     env: &dyn Fn(&str) -> Option<String>,
     approvals: &Approvals,
-) -> Loaded {
-    let mut loaded = Loaded {
+) -> LoadedConfig {
+    let mut loaded = LoadedConfig {
         specs: Vec::new(),
         skipped: Vec::new(),
-        waiting: Vec::new(),
-        unknown: Vec::new(),
+        pending: Vec::new(),
+        unknown_auto_start: Vec::new(),
         problems: approvals.problem().cloned().into_iter().collect(),
-        files: vec![approvals.seen().clone()],
+        files: vec![approvals.snapshot().clone()],
     };
-    let mut store = |file: Option<PathBuf>| -> Store {
+    let mut store = |file: Option<PathBuf>| -> VariableMap {
         let Some(file) = file else {
-            return Store::new();
+            return VariableMap::new();
         };
-        let text = loaded.look(&file);
+        let text = loaded.read_file(&file);
         variables::parse(&file, &text.unwrap_or_default(), &mut loaded.problems)
     };
     let variables = Variables {
@@ -375,24 +369,24 @@ pub fn load(
                 .map(|home| home.join(".config/pmcp/pmcp.env")),
         ),
     };
-    let mut reading = Reading {
+    let mut reading = ConfigLoader {
         loaded,
         variables: &variables,
         approvals,
-        taken: HashMap::new(),
-        wanted: Vec::new(),
+        decided_by: HashMap::new(),
+        unapproved: Vec::new(),
         auto_start: Vec::new(),
     };
-    for (origin, file) in sources(places) {
-        reading.source(origin, &file);
+    for (origin, file) in config_files(places) {
+        reading.load_file(origin, &file);
     }
     reading.finish()
 }
 
-impl Loaded {
-    /// Reads a file, where it is there, and remembers it.
-    fn look(&mut self, file: &Path) -> Option<String> {
-        let (seen, text) = read(file);
+impl LoadedConfig {
+    /// Reads a file if it exists, and records its snapshot.
+    fn read_file(&mut self, file: &Path) -> Option<String> {
+        let (seen, text) = read_text(file);
         self.files.push(seen);
         text.unwrap_or_else(|problem| {
             self.problems.push(problem);
@@ -401,57 +395,63 @@ impl Loaded {
     }
 }
 
-/// What is known while the files are read, one after the other.
-struct Reading<'a> {
-    loaded: Loaded,
+/// State while the files are read by descending precedence.
+struct ConfigLoader<'a> {
+    loaded: LoadedConfig,
     variables: &'a Variables<'a>,
     approvals: &'a Approvals,
-    /// The names that are decided on, and by which file.
-    taken: HashMap<String, PathBuf>,
-    /// What waits for its first approval. It is listed where nobody else has the name.
-    wanted: Vec<Spec>,
-    auto_start: Vec<Named>,
+    /// Names that are decided, and the file that decided each.
+    decided_by: HashMap<String, PathBuf>,
+    /// Servers that await their first approval. They are listed unless another file has the name.
+    unapproved: Vec<ServerSpec>,
+    auto_start: Vec<AutoStartName>,
 }
 
-impl Reading<'_> {
-    fn source(&mut self, origin: Origin, file: &Path) {
+impl ConfigLoader<'_> {
+    fn load_file(&mut self, origin: Origin, file: &Path) {
         let found = self.loaded.problems.len();
-        let document = match self.loaded.look(file) {
+        let document = match self.loaded.read_file(file) {
             Some(text) => read_document(file, &text, &mut self.loaded.problems),
-            None => Document {
+            None => ConfigDocument {
                 is_broken: self.loaded.problems.len() > found,
-                ..Document::default()
+                ..ConfigDocument::default()
             },
         };
-        if origin == Origin::Given && self.loaded.files.last().is_some_and(Seen::is_absent) {
+        if origin == Origin::Explicit
+            && self
+                .loaded
+                .files
+                .last()
+                .is_some_and(FileSnapshot::is_absent)
+        {
             self.loaded
                 .problems
                 .push(Problem::new(file, "is not there"));
         }
         let auto_start = document.auto_start.into_iter();
-        self.auto_start.extend(auto_start.map(|name| Named {
+        self.auto_start.extend(auto_start.map(|name| AutoStartName {
             name,
             file: file.to_owned(),
             origin,
         }));
         for (name, value) in &document.entries {
-            if let Some(by) = self.taken.get(name) {
+            if let Some(by) = self.decided_by.get(name) {
                 let by = by.clone();
-                self.skip(name, file, Reason::Shadowed { by });
+                self.skip(name, file, SkipReason::Shadowed { by });
             } else if origin == Origin::Project {
-                self.of_project(file, name, value);
+                self.load_project_entry(file, name, value);
             } else {
                 let source = (origin, file);
                 let spec = entry::parse(name, value).and_then(|entry| {
-                    entry.spec(
+                    entry.build_spec(
                         name,
                         source,
                         Trust::NotNeeded,
                         self.variables,
-                        Checkout::None,
+                        CheckoutValues::None,
                     )
                 });
-                self.take(name, file, spec);
+                self.add_spec(name, file, spec);
             }
         }
         if origin == Origin::Project && document.is_broken {
@@ -459,85 +459,91 @@ impl Reading<'_> {
         }
     }
 
-    fn of_project(&mut self, file: &Path, name: &str, value: &Value) {
+    fn load_project_entry(&mut self, file: &Path, name: &str, value: &Value) {
         let (source, variables) = ((Origin::Project, file), self.variables);
         let approvals = self.approvals;
-        let filled =
-            |entry: &Entry, trust, checkout| entry.spec(name, source, trust, variables, checkout);
+        let filled = |entry: &ServerEntry, trust, checkout| {
+            entry.build_spec(name, source, trust, variables, checkout)
+        };
         let entry = match entry::parse(name, value) {
-            Ok(entry) if approvals.is_all() => {
-                let spec = filled(&entry, Trust::Approved, Checkout::Current);
-                return self.take(name, file, spec);
+            Ok(entry) if approvals.approves_all() => {
+                let spec = filled(&entry, Trust::Approved, CheckoutValues::Current);
+                return self.add_spec(name, file, spec);
             }
-            // To take something away needs no approval.
-            Err(Reason::Disabled) => return self.take(name, file, Err(Reason::Disabled)),
+            // Disabling an approved server needs no approval. No other entry of a checkout disables a server.
+            Err(SkipReason::Disabled) if approvals.get(file, name).is_some() => {
+                return self.add_spec(name, file, Err(SkipReason::Disabled));
+            }
             entry => entry,
         };
         let current = entry.and_then(|entry| {
-            let spec = filled(&entry, Trust::Wanted, Checkout::Current)?;
+            let spec = filled(&entry, Trust::ApprovalRequired, CheckoutValues::Current)?;
             Ok((entry, spec))
         });
-        let Some(approval) = approvals.of(file, name) else {
+        let Some(approval) = approvals.get(file, name) else {
             match current {
                 Ok((entry, spec)) => {
-                    self.wait(&spec, &entry, value);
-                    self.wanted.push(spec);
+                    self.add_pending(&spec, &entry, value);
+                    self.unapproved.push(spec);
                 }
-                // It does not hide a server of the user's with the same name.
+                // An invalid entry does not hide a server of the user's with the same name.
                 Err(reason) => self.skip(name, file, reason),
             }
             return;
         };
-        let is_covered = |spec: &Spec| approval.covers(value, &spec.sources, &variables.project);
+        let is_covered =
+            |spec: &ServerSpec| approval.covers(value, &spec.sources, &variables.project);
         let trust = match &current {
             Ok((_, spec)) if is_covered(spec) => Trust::Approved,
-            _ => Trust::Kept,
+            _ => Trust::EditPending,
         };
-        let approved = approval.spec(name, source, trust, variables);
+        let approved = approval.build_spec(name, source, trust, variables);
         match current {
-            Ok((entry, spec)) if trust == Trust::Kept => self.wait(&spec, &entry, value),
+            Ok((entry, spec)) if trust == Trust::EditPending => {
+                self.add_pending(&spec, &entry, value);
+            }
             Err(reason) if approved.as_ref().err() != Some(&reason) => {
                 self.skip(name, file, reason);
             }
             _ => {}
         }
-        self.take(name, file, approved);
+        self.add_spec(name, file, approved);
     }
 
-    /// A file that cannot be read just now has lost nothing that was approved.
+    /// Keeps the approved entries of a file that cannot currently be read.
     fn keep_approved(&mut self, file: &Path) {
         let approvals = self.approvals;
-        for (name, approval) in approvals.of_file(file) {
-            if !self.taken.contains_key(name) {
+        for (name, approval) in approvals.for_file(file) {
+            if !self.decided_by.contains_key(name) {
                 let source = (Origin::Project, file);
-                let spec = approval.spec(name, source, Trust::Kept, self.variables);
-                self.take(name, file, spec);
+                let spec = approval.build_spec(name, source, Trust::EditPending, self.variables);
+                self.add_spec(name, file, spec);
             }
         }
     }
 
-    fn take(&mut self, name: &str, file: &Path, spec: Result<Spec, Reason>) {
-        self.taken.insert(name.to_owned(), file.to_owned());
+    fn add_spec(&mut self, name: &str, file: &Path, spec: Result<ServerSpec, SkipReason>) {
+        self.decided_by.insert(name.to_owned(), file.to_owned());
         match spec {
             Ok(spec) => self.loaded.specs.push(spec),
             Err(reason) => self.skip(name, file, reason),
         }
     }
 
-    fn skip(&mut self, name: &str, file: &Path, reason: Reason) {
-        self.loaded.skipped.push(Skipped {
+    fn skip(&mut self, name: &str, file: &Path, reason: SkipReason) {
+        self.loaded.skipped.push(SkippedEntry {
             name: name.to_owned(),
             file: file.to_owned(),
             reason,
         });
     }
 
-    fn wait(&mut self, spec: &Spec, entry: &Entry, value: &Value) {
+    fn add_pending(&mut self, spec: &ServerSpec, entry: &ServerEntry, value: &Value) {
         let values = spec.sources.checkout.iter();
-        self.loaded.waiting.push(Waiting {
+        self.loaded.pending.push(PendingEntry {
             name: spec.name.to_string(),
             file: spec.file.clone(),
-            shown: entry.shown_whole(),
+            summary: entry.full_summary(),
             review: entry.review(&spec.sources, &spec.missing),
             entry: value.clone(),
             values: values
@@ -546,22 +552,24 @@ impl Reading<'_> {
         });
     }
 
-    fn finish(self) -> Loaded {
+    fn finish(self) -> LoadedConfig {
         let mut loaded = self.loaded;
-        let free = |spec: &Spec| !self.taken.contains_key(&*spec.name);
-        loaded.specs.extend(self.wanted.into_iter().filter(free));
+        let free = |spec: &ServerSpec| !self.decided_by.contains_key(&*spec.name);
+        loaded
+            .specs
+            .extend(self.unapproved.into_iter().filter(free));
         for named in self.auto_start {
             let spec = loaded
                 .specs
                 .iter_mut()
                 .find(|spec| *spec.name == *named.name);
             match spec {
-                // A project does not say what of the user's is started.
+                // A project cannot start the user's servers.
                 Some(spec) if named.origin != Origin::Project || spec.origin == Origin::Project => {
-                    spec.eager = true;
+                    spec.auto_start = true;
                 }
                 Some(_) => {}
-                None => loaded.unknown.push(named),
+                None => loaded.unknown_auto_start.push(named),
             }
         }
         loaded

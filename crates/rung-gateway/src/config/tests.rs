@@ -1,4 +1,4 @@
-//! What files name, what they mean, and what they may not do.
+//! Tests of configuration files, variables and approvals.
 
 use std::fs;
 
@@ -8,15 +8,15 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A user's folder and a project, in a folder of their own.
-struct World {
+/// A home folder and a project in a temporary folder.
+struct ConfigFixture {
     _folder: TempDir,
-    places: Places,
+    places: ConfigPaths,
     trust: PathBuf,
     env: HashMap<&'static str, &'static str>,
 }
 
-impl World {
+impl ConfigFixture {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let root = folder.path().canonicalize().unwrap();
@@ -27,10 +27,10 @@ impl World {
         Self {
             _folder: folder,
             trust: root.join("data/gateway-trust.json"),
-            places: Places {
+            places: ConfigPaths {
                 home: Some(home),
                 project: Some(project),
-                ..Places::default()
+                ..ConfigPaths::default()
             },
             env: HashMap::new(),
         }
@@ -69,7 +69,7 @@ impl World {
         Approvals::read(&self.trust)
     }
 
-    fn load(&self) -> Loaded {
+    fn load(&self) -> LoadedConfig {
         let env = |name: &str| self.env.get(name).map(|value| (*value).to_owned());
         load(&self.places, &env, &self.approvals())
     }
@@ -78,7 +78,7 @@ impl World {
         self.approve(&[])
     }
 
-    /// Approves what is proposed for these names, or for all without any.
+    /// Approves the proposed entries with these names; all if `names` is empty.
     fn approve(&self, names: &[&str]) -> Vec<String> {
         let (file, loaded) = (self.project_file(), self.load());
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -88,39 +88,40 @@ impl World {
     }
 }
 
-fn find<'l>(loaded: &'l Loaded, name: &str) -> &'l Spec {
+fn find<'l>(loaded: &'l LoadedConfig, name: &str) -> &'l ServerSpec {
     let spec = loaded.specs.iter().find(|spec| &*spec.name == name);
     spec.unwrap_or_else(|| panic!("{name} in {loaded:#?}"))
 }
 
-fn command(spec: &Spec) -> Vec<String> {
-    match &spec.reach {
-        Reach::Command { program, args, .. } => {
+fn command(spec: &ServerSpec) -> Vec<String> {
+    match &spec.endpoint {
+        ServerEndpoint::Command { program, args, .. } => {
             let program = program.to_string_lossy().into_owned();
             std::iter::once(program).chain(args.clone()).collect()
         }
-        Reach::Address { url, .. } => vec![url.clone()],
+        ServerEndpoint::Http { url, .. } => vec![url.clone()],
     }
 }
 
-fn handed(spec: &Spec) -> Vec<(&str, &str)> {
-    let (Reach::Command { env: pairs, .. } | Reach::Address { headers: pairs, .. }) = &spec.reach;
+fn env_or_headers(spec: &ServerSpec) -> Vec<(&str, &str)> {
+    let (ServerEndpoint::Command { env: pairs, .. } | ServerEndpoint::Http { headers: pairs, .. }) =
+        &spec.endpoint;
     let pairs = pairs.iter();
     pairs
         .map(|(name, value)| (name.as_str(), value.expose().as_str()))
         .collect()
 }
 
-fn runs(program: &str) -> Value {
+fn command_entry(program: &str) -> Value {
     json!({"command": program})
 }
 
 #[test]
 fn the_strongest_file_that_names_a_server_wins() {
-    let mut world = World::new()
+    let mut world = ConfigFixture::new()
         .write("given.json", r#"{"mcpServers": {"a": {"command": "given"}}}"#)
-        .project(&json!({"a": runs("project"), "b": runs("project")}))
-        .user(&json!({"a": runs("user"), "b": runs("user"), "c": runs("user")}))
+        .project(&json!({"a": command_entry("project"), "b": command_entry("project")}))
+        .user(&json!({"a": command_entry("user"), "b": command_entry("user"), "c": command_entry("user")}))
         .write(
             ".claude/.mcp.json",
             r#"{"servers": {"a": {"command": "claude"}, "c": {"command": "claude"}, "d": {"command": "claude"}}}"#,
@@ -129,7 +130,7 @@ fn the_strongest_file_that_names_a_server_wins() {
     world.approve_all();
     let loaded = world.load();
     let rows = [
-        ("a", "given", Origin::Given),
+        ("a", "given", Origin::Explicit),
         ("b", "", Origin::Project),
         ("c", "user", Origin::User),
         ("d", "claude", Origin::User),
@@ -142,20 +143,20 @@ fn the_strongest_file_that_names_a_server_wins() {
     let shadowed = loaded
         .skipped
         .iter()
-        .filter(|skipped| matches!(skipped.reason, Reason::Shadowed { .. }));
+        .filter(|skipped| matches!(skipped.reason, SkipReason::Shadowed { .. }));
     assert_eq!(shadowed.count(), 5);
     let last = loaded.skipped.last().unwrap();
     let by = world.home(".mcp.json");
     assert_eq!(
         (last.name.as_str(), &last.reason),
-        ("c", &Reason::Shadowed { by })
+        ("c", &SkipReason::Shadowed { by })
     );
     assert!(loaded.problems.is_empty(), "{:?}", loaded.problems);
 }
 
-fn is_taken_or_skipped(rows: impl IntoIterator<Item = (Value, Option<Reason>)>) {
+fn assert_parsed_or_skipped(rows: impl IntoIterator<Item = (Value, Option<SkipReason>)>) {
     for (entry, reason) in rows {
-        let loaded = World::new().user(&json!({"s": entry})).load();
+        let loaded = ConfigFixture::new().user(&json!({"s": entry})).load();
         let skipped = loaded.skipped.first().map(|skipped| skipped.reason.clone());
         assert_eq!(skipped, reason, "{entry}");
         assert_eq!(loaded.specs.len(), usize::from(reason.is_none()), "{entry}");
@@ -164,7 +165,7 @@ fn is_taken_or_skipped(rows: impl IntoIterator<Item = (Value, Option<Reason>)>) 
 
 #[test]
 fn an_entry_is_taken_or_named_with_its_reason() {
-    let bad = |name, wanted| Some(Reason::Member { name, wanted });
+    let bad = |name, expected| Some(SkipReason::InvalidMember { name, expected });
     let rows = [
         (json!({"command": "x", "type": "stdio"}), None),
         (json!({"url": "https://x"}), None),
@@ -190,21 +191,21 @@ fn an_entry_is_taken_or_named_with_its_reason() {
         ),
         (
             json!({"command": "x", "disabled": true}),
-            Some(Reason::Disabled),
+            Some(SkipReason::Disabled),
         ),
         (
             json!({"command": "x", "enabled": false}),
-            Some(Reason::Disabled),
+            Some(SkipReason::Disabled),
         ),
         (
             json!({"command": "x", "url": "https://x"}),
-            Some(Reason::TwoReaches),
+            Some(SkipReason::TwoEndpoints),
         ),
-        (json!({}), Some(Reason::NoReach)),
-        (json!([]), Some(Reason::NotAnObject)),
+        (json!({}), Some(SkipReason::NoEndpoint)),
+        (json!([]), Some(SkipReason::NotAnObject)),
         (
             json!({"url": "ws://x", "type": "ws"}),
-            Some(Reason::Type("ws".to_owned())),
+            Some(SkipReason::UnknownType("ws".to_owned())),
         ),
         (json!({"url": "ws://x"}), bad("url", "one of http or https")),
         (
@@ -215,37 +216,34 @@ fn an_entry_is_taken_or_named_with_its_reason() {
             json!({"command": "x", "type": "http"}),
             bad("url", "there for a type that is not `stdio`"),
         ),
-        (
-            json!({"command": ""}),
-            bad("command", "a text that is not empty"),
-        ),
+        (json!({"command": ""}), bad("command", "a non-empty string")),
         (
             json!({"command": ["x"]}),
-            bad("command", "a text that is not empty"),
+            bad("command", "a non-empty string"),
         ),
         (
             json!({"command": "x", "args": "a"}),
-            bad("args", "an array of texts"),
+            bad("args", "an array of strings"),
         ),
         (
             json!({"command": "x", "args": [{}]}),
-            bad("args", "an array of texts"),
+            bad("args", "an array of strings"),
         ),
         (
             json!({"command": "x", "args": ["a\0"]}),
-            bad("args", "an array of texts"),
+            bad("args", "an array of strings"),
         ),
         (
             json!({"command": "x", "env": []}),
-            bad("env", "an object of names and texts"),
+            bad("env", "an object whose values are strings"),
         ),
         (
             json!({"command": "x", "env": {"A": null}}),
-            bad("env", "an object of names and texts"),
+            bad("env", "an object whose values are strings"),
         ),
         (
             json!({"command": "x", "env": {"A=B": "1"}}),
-            bad("env", "an object of names and texts"),
+            bad("env", "an object whose values are strings"),
         ),
         (
             json!({"command": "x", "disabled": "no"}),
@@ -261,7 +259,7 @@ fn an_entry_is_taken_or_named_with_its_reason() {
             bad("era", "`legacy` or `modern`"),
         ),
     ];
-    is_taken_or_skipped(rows);
+    assert_parsed_or_skipped(rows);
 }
 
 #[test]
@@ -269,25 +267,28 @@ fn what_would_start_us_again_is_left_out() {
     let rows = [
         (
             json!({"command": "rung", "args": ["mcp"]}),
-            Some(Reason::Ourselves),
+            Some(SkipReason::StartsGateway),
         ),
-        (json!({"command": "/usr/bin/pmcp"}), Some(Reason::Ourselves)),
+        (
+            json!({"command": "/usr/bin/pmcp"}),
+            Some(SkipReason::StartsGateway),
+        ),
         (
             json!({"command": "C:\\bin\\rung.exe"}),
-            Some(Reason::Ourselves),
+            Some(SkipReason::StartsGateway),
         ),
         (
             json!({"command": "uvx", "args": ["pmcp@3.0.0"]}),
-            Some(Reason::Ourselves),
+            Some(SkipReason::StartsGateway),
         ),
         (
             json!({"command": "python3", "args": ["-m", "pmcp"]}),
-            Some(Reason::Ourselves),
+            Some(SkipReason::StartsGateway),
         ),
         (json!({"command": "uvx", "args": ["other", "rung"]}), None),
         (json!({"command": "strung"}), None),
     ];
-    is_taken_or_skipped(rows);
+    assert_parsed_or_skipped(rows);
 }
 
 #[test]
@@ -307,7 +308,9 @@ fn a_name_has_no_separator_in_it() {
         (&long[1..], true),
     ];
     for (name, fine) in rows {
-        let loaded = World::new().user(&json!({name: runs("x")})).load();
+        let loaded = ConfigFixture::new()
+            .user(&json!({name: command_entry("x")}))
+            .load();
         assert_eq!(loaded.specs.len() == 1, fine, "{name}");
         assert_eq!(loaded.skipped.len() == 1, !fine, "{name}");
         assert!(
@@ -321,7 +324,7 @@ fn a_name_has_no_separator_in_it() {
 
 #[test]
 fn variables_are_filled_in_everywhere() {
-    let loaded = World::new()
+    let loaded = ConfigFixture::new()
         .env("A", "aa")
         .env("EMPTY", "")
         .env("TOKEN", "t0ken-t0ken")
@@ -352,24 +355,24 @@ fn variables_are_filled_in_everywhere() {
     assert_eq!(command(c)[0], "aa-x");
     assert_eq!(command(c)[1..], args);
     assert_eq!(
-        handed(c),
+        env_or_headers(c),
         [("N", "1"), ("B", "true"), ("T", "x t0ken-t0ken")]
     );
-    let Reach::Command { dir, .. } = &c.reach else {
+    let ServerEndpoint::Command { dir, .. } = &c.endpoint else {
         panic!("{c:?}")
     };
     assert!(dir.as_ref().unwrap().ends_with("home/aa/in"));
     let u = find(&loaded, "u");
     assert_eq!(command(u), ["https://aa/p"]);
-    assert_eq!(handed(u), [("Authorization", "Bearer t0ken-t0ken")]);
+    assert_eq!(env_or_headers(u), [("Authorization", "Bearer t0ken-t0ken")]);
     assert!(c.missing.is_empty() && u.missing.is_empty());
-    assert_eq!(u.shown(), "https://${A}/${NONE:-p}");
-    assert!(c.shown().starts_with("${A}-x ${A} a${A}b"));
+    assert_eq!(u.summary(), "https://${A}/${NONE:-p}");
+    assert!(c.summary().starts_with("${A}-x ${A} a${A}b"));
 }
 
 #[test]
 fn what_is_missing_is_named_and_the_entry_is_kept() {
-    let loaded = World::new()
+    let loaded = ConfigFixture::new()
         .user(&json!({
             "c": {"command": "x", "args": ["${B}"], "env": {"T": "${A}${B}"}},
             "u": {"url": "${HOST}", "headers": {"Authorization": "Bearer ${B}"}}
@@ -385,7 +388,7 @@ fn what_is_missing_is_named_and_the_entry_is_kept() {
 fn values_of_the_users_entries_come_from_the_process_then_the_user() {
     let text =
         "# remark\nexport A=user\nB='user #1'\nC=\"u\\\"s\\ner\" # remark\nD=d # remark\nE=\n";
-    let mut world = World::new()
+    let mut world = ConfigFixture::new()
         .env("A", "process")
         .write(".config/pmcp/pmcp.env", text)
         .write("project/.env.pmcp", "A=project\nB=project\nP=project\n")
@@ -407,20 +410,20 @@ fn values_of_the_users_entries_come_from_the_process_then_the_user() {
         ("E", ""),
         ("P", "none"),
     ];
-    assert_eq!(handed(c), values);
+    assert_eq!(env_or_headers(c), values);
     assert_eq!(command(c), ["x"]);
     assert_eq!(
-        handed(find(&loaded, "g")),
+        env_or_headers(find(&loaded, "g")),
         [("B", "user #1"), ("P", "none")]
     );
     assert_eq!(find(&loaded, "u").missing, ["P"]);
-    // The project's own entry has the project's values, after what is exported.
+    // The project's entry uses the project's values, after exported variables.
     let p = command(find(&loaded, "p"));
     assert_eq!(p[1..], ["project", "project", "process"]);
 }
 
-/// An entry that is filled in wherever it can be.
-fn filled() -> Value {
+/// Entries with variables in every position.
+fn entries_with_variables() -> Value {
     json!({
         "c": {"command": "${V}", "args": ["${V}"], "cwd": "${V}", "env": {"E": "${V}"}},
         "u": {"url": "https://${V}", "headers": {"H": "${V}"}}
@@ -429,54 +432,60 @@ fn filled() -> Value {
 
 #[test]
 fn an_approval_is_of_the_checkouts_values() {
-    let world = World::new()
-        .project(&filled())
+    let world = ConfigFixture::new()
+        .project(&entries_with_variables())
         .write("project/.env.pmcp", "V=one\nOTHER=1\n");
     world.approve_all();
-    let trusts = |world: &World| {
+    let trusts = |world: &ConfigFixture| {
         let loaded = world.load();
         let (c, u) = (find(&loaded, "c"), find(&loaded, "u"));
-        let Reach::Command { dir, .. } = &c.reach else {
+        let ServerEndpoint::Command { dir, .. } = &c.endpoint else {
             panic!("{c:?}")
         };
         assert!(dir.as_ref().unwrap().ends_with("one"), "{c:?}");
         assert_eq!(
-            (command(c), handed(c)),
+            (command(c), env_or_headers(c)),
             (vec!["one".to_owned(); 2], vec![("E", "one")])
         );
         assert_eq!(command(u), ["https://one"]);
-        assert_eq!(handed(u), [("H", "one")]);
-        (c.trust, u.trust, loaded.waiting.len())
+        assert_eq!(env_or_headers(u), [("H", "one")]);
+        (c.trust, u.trust, loaded.pending.len())
     };
     assert_eq!(trusts(&world), (Trust::Approved, Trust::Approved, 0));
-    // A value that no entry uses is no change of one.
+    // A change of an unused value changes no entry.
     let world = world.write("project/.env.pmcp", "V=one\nOTHER=2\n");
     assert_eq!(trusts(&world), (Trust::Approved, Trust::Approved, 0));
     for edited in ["V=two\n", "V=\n", "", "broken"] {
         fs::write(world.home("project/.env.pmcp"), edited).unwrap();
-        assert_eq!(trusts(&world), (Trust::Kept, Trust::Kept, 2), "{edited:?}");
+        assert_eq!(
+            trusts(&world),
+            (Trust::EditPending, Trust::EditPending, 2),
+            "{edited:?}"
+        );
     }
     let world = world.write("project/.env.pmcp", "V=one\n");
     assert_eq!(trusts(&world), (Trust::Approved, Trust::Approved, 0));
-    // What is exported later does not take the place of what was approved.
+    // A variable exported later does not replace the approved value.
     let mut world = world.env("V", "exported");
     assert_eq!(trusts(&world), (Trust::Approved, Trust::Approved, 0));
     world.env.clear();
     let world = world.write("project/.mcp.json", "{");
-    assert_eq!(trusts(&world), (Trust::Kept, Trust::Kept, 0));
+    assert_eq!(trusts(&world), (Trust::EditPending, Trust::EditPending, 0));
 }
 
 #[test]
 fn values_of_the_user_are_bound_by_name() {
-    let world = World::new()
+    let world = ConfigFixture::new()
         .project(&json!({"c": {"command": "x", "env": {"T": "${T}", "D": "${D:-default}"}}}))
         .write(".config/pmcp/pmcp.env", "T=old\n");
     world.approve_all();
-    let found = |world: &World| {
+    let found = |world: &ConfigFixture| {
         let loaded = world.load();
         let c = find(&loaded, "c");
-        let env = handed(c).into_iter().map(|(_, value)| value.to_owned());
-        (c.trust, env.collect::<Vec<_>>(), loaded.waiting.len())
+        let env = env_or_headers(c)
+            .into_iter()
+            .map(|(_, value)| value.to_owned());
+        (c.trust, env.collect::<Vec<_>>(), loaded.pending.len())
     };
     let approved = |t: &str, d: &str| (Trust::Approved, vec![t.to_owned(), d.to_owned()], 0);
     assert_eq!(found(&world), approved("old", "default"));
@@ -484,11 +493,11 @@ fn values_of_the_user_are_bound_by_name() {
     assert_eq!(found(&world), approved("new", "mine"));
     let world = world.env("T", "exported");
     assert_eq!(found(&world), approved("exported", "mine"));
-    // The checkout takes none of them over before that is approved.
+    // The checkout's values replace none of them before approval.
     let mut world = world.write("project/.env.pmcp", "T=theirs\nD=theirs\n");
     world.env.clear();
     let kept = vec!["new".to_owned(), "mine".to_owned()];
-    assert_eq!(found(&world), (Trust::Kept, kept, 1));
+    assert_eq!(found(&world), (Trust::EditPending, kept, 1));
     let world = world.write(".config/pmcp/pmcp.env", "");
     let loaded = world.load();
     assert_eq!(
@@ -502,12 +511,12 @@ fn values_of_the_user_are_bound_by_name() {
 
 #[test]
 fn an_approval_without_values_covers_none_of_the_checkout() {
-    let world = World::new()
-        .project(&json!({"c": {"command": "x", "args": ["${V}"]}, "d": runs("x")}))
+    let world = ConfigFixture::new()
+        .project(&json!({"c": {"command": "x", "args": ["${V}"]}, "d": command_entry("x")}))
         .write("project/.env.pmcp", "V=one\n");
-    // As it was written before values were approved.
+    // The format used before values were approved.
     let file = world.project_file();
-    let entries = json!({"c": {"command": "x", "args": ["${V}"]}, "d": runs("x")});
+    let entries = json!({"c": {"command": "x", "args": ["${V}"]}, "d": command_entry("x")});
     fs::create_dir_all(world.trust.parent().unwrap()).unwrap();
     fs::write(
         &world.trust,
@@ -516,18 +525,24 @@ fn an_approval_without_values_covers_none_of_the_checkout() {
     .unwrap();
     let loaded = world.load();
     let c = find(&loaded, "c");
-    assert_eq!((c.trust, &*c.missing), (Trust::Kept, &["V".to_owned()][..]));
+    assert_eq!(
+        (c.trust, &*c.missing),
+        (Trust::EditPending, &["V".to_owned()][..])
+    );
     assert_eq!(find(&loaded, "d").trust, Trust::Approved);
     assert_eq!(world.approve_all(), ["c"]);
     assert_eq!(command(find(&world.load(), "c")), ["x", "one"]);
-    world.approvals().revoke(&file, Which::All).unwrap();
+    world
+        .approvals()
+        .revoke(&file, ServerSelection::All)
+        .unwrap();
     let left = fs::read_to_string(&world.trust).unwrap();
     assert!(!left.contains("one"), "{left}");
 }
 
 #[test]
 fn a_review_shows_what_steers_and_masks_credentials() {
-    let world = World::new()
+    let world = ConfigFixture::new()
         .env("MINE", "mine-mine-mine")
         .project(&json!({
             "c": {
@@ -543,7 +558,7 @@ fn a_review_shows_what_steers_and_masks_credentials() {
         );
     let loaded = world.load();
     let review = |name: &str| {
-        let waiting = loaded.waiting.iter().find(|waiting| waiting.name == name);
+        let waiting = loaded.pending.iter().find(|waiting| waiting.name == name);
         waiting.unwrap().review.clone()
     };
     assert_eq!(
@@ -563,7 +578,7 @@ fn a_review_shows_what_steers_and_masks_credentials() {
   without a value: GONE
 "#
     );
-    // What looks like a credential hides no part of a command.
+    // An argument that looks like a credential hides no part of a command.
     assert_eq!(review("s"), "  run      sh -c \"password=x;wget evil\"\n");
     assert_eq!(
         review("u"),
@@ -582,7 +597,7 @@ fn a_review_shows_what_steers_and_masks_credentials() {
 
 #[test]
 fn a_bad_line_of_values_is_told_without_what_it_says() {
-    let loaded = World::new()
+    let loaded = ConfigFixture::new()
         .write(
             ".config/pmcp/pmcp.env",
             "A=1\nhunter2\nB='x\n9=1\nC=\"x\" y\n",
@@ -591,7 +606,7 @@ fn a_bad_line_of_values_is_told_without_what_it_says() {
     let lines: Vec<_> = loaded
         .problems
         .iter()
-        .map(|problem| problem.place.unwrap().0)
+        .map(|problem| problem.position.unwrap().0)
         .collect();
     assert_eq!(lines, [2, 3, 4, 5]);
     assert!(!format!("{:?}", loaded.problems).contains("hunter2"));
@@ -599,7 +614,7 @@ fn a_bad_line_of_values_is_told_without_what_it_says() {
 
 #[test]
 fn secrets_are_gathered_and_never_printed() {
-    let world = World::new()
+    let world = ConfigFixture::new()
         .env("API", "abcdef0123456789abcdef")
         .env("MY_TOKEN", "wordslikethese")
         .env("HOME", "/home/bob")
@@ -622,15 +637,15 @@ fn secrets_are_gathered_and_never_printed() {
         ["wordslikethese", "Bearer s3cret-s3cret", "s3cret-s3cret"]
     );
     let printed = format!("{loaded:?}");
-    for secret in loaded.specs.iter().flat_map(Spec::secrets) {
+    for secret in loaded.specs.iter().flat_map(ServerSpec::secrets) {
         assert!(!printed.contains(secret), "{secret} in {printed}");
     }
 }
 
 #[test]
 fn a_file_that_is_not_json_is_told_and_the_others_count() {
-    let mut world = World::new()
-        .user(&json!({"a": runs("x")}))
+    let mut world = ConfigFixture::new()
+        .user(&json!({"a": command_entry("x")}))
         .write("project/.mcp.json", "{\"mcpServers\":\n  {,}}")
         .write(
             ".claude/.mcp.json",
@@ -650,7 +665,7 @@ fn a_file_that_is_not_json_is_told_and_the_others_count() {
 
 #[test]
 fn a_mark_at_the_beginning_of_a_file_is_no_part_of_it() {
-    let world = World::new().write(
+    let world = ConfigFixture::new().write(
         ".mcp.json",
         "\u{feff}{\"mcpServers\": {\"a\": {\"command\": \"x\"}}}",
     );
@@ -659,7 +674,7 @@ fn a_mark_at_the_beginning_of_a_file_is_no_part_of_it() {
 
 #[test]
 fn only_those_that_are_named_start_by_themselves() {
-    let world = World::new()
+    let world = ConfigFixture::new()
         .write(
             ".mcp.json",
             r#"{"autoStart": ["a", "p", "catalogued"], "mcpServers": {"a": {"command": "x"}, "b": {"command": "x"}}}"#,
@@ -669,11 +684,11 @@ fn only_those_that_are_named_start_by_themselves() {
             r#"{"autoStart": ["b", "q"], "mcpServers": {"p": {"command": "x"}, "q": {"command": "x"}}}"#,
         );
     let loaded = world.load();
-    let eager = |name| find(&loaded, name).eager;
+    let eager = |name| find(&loaded, name).auto_start;
     assert!(eager("a") && eager("p") && eager("q"));
     assert!(!eager("b"), "a project does not start what is the user's");
     let unknown: Vec<_> = loaded
-        .unknown
+        .unknown_auto_start
         .iter()
         .map(|named| named.name.as_str())
         .collect();
@@ -682,20 +697,20 @@ fn only_those_that_are_named_start_by_themselves() {
 
 #[test]
 fn what_comes_with_a_project_waits_for_approval() {
-    let world = World::new()
+    let world = ConfigFixture::new()
         .project(&json!({"p": {"command": "./run", "args": ["a"]}, "u": {"command": "evil", "cwd": "x", "env": {"LD_PRELOAD": "./x.so", "KEY": "literal", "TOKEN": "${T}"}}}))
-        .user(&json!({"u": runs("own")}));
+        .user(&json!({"u": command_entry("own")}));
     let loaded = world.load();
-    assert_eq!(find(&loaded, "p").trust, Trust::Wanted);
+    assert_eq!(find(&loaded, "p").trust, Trust::ApprovalRequired);
     let own = find(&loaded, "u");
     assert_eq!(
         (own.trust, command(own)),
         (Trust::NotNeeded, vec!["own".to_owned()])
     );
     let waiting: Vec<_> = loaded
-        .waiting
+        .pending
         .iter()
-        .map(|waiting| waiting.shown.as_str())
+        .map(|waiting| waiting.summary.as_str())
         .collect();
     assert_eq!(
         waiting,
@@ -709,21 +724,22 @@ fn what_comes_with_a_project_waits_for_approval() {
     let loaded = world.load();
     let p = find(&loaded, "p");
     assert_eq!(p.trust, Trust::Approved);
-    let Reach::Command { program, dir, .. } = &p.reach else {
+    let ServerEndpoint::Command { program, dir, .. } = &p.endpoint else {
         panic!("{p:?}")
     };
     assert_eq!(dir, &world.places.project);
     assert_eq!(program, &world.home("project/./run"));
     assert_eq!(find(&loaded, "u").origin, Origin::Project);
-    assert!(loaded.waiting.is_empty());
+    assert!(loaded.pending.is_empty());
 }
 
 #[test]
 fn an_unusable_entry_of_a_project_hides_no_server_of_the_users() {
-    for unusable in [json!(7), json!({}), runs("rung")] {
-        let world = World::new()
+    let disabled = json!({"command": "x", "disabled": true});
+    for unusable in [json!(7), json!({}), command_entry("rung"), disabled] {
+        let world = ConfigFixture::new()
             .project(&json!({"u": unusable}))
-            .user(&json!({"u": runs("own")}));
+            .user(&json!({"u": command_entry("own")}));
         let loaded = world.load();
         assert_eq!(command(find(&loaded, "u")), ["own"], "{unusable}");
         assert_eq!(loaded.skipped.len(), 1, "{unusable}");
@@ -732,10 +748,10 @@ fn an_unusable_entry_of_a_project_hides_no_server_of_the_users() {
 
 #[test]
 fn an_edit_keeps_what_was_approved_and_waits() {
-    let world = World::new().project(&json!({"a": runs("one"), "b": runs("one"), "c": runs("one"), "d": runs("one"), "e": runs("one")}));
+    let world = ConfigFixture::new().project(&json!({"a": command_entry("one"), "b": command_entry("one"), "c": command_entry("one"), "d": command_entry("one"), "e": command_entry("one")}));
     world.approve_all();
     let world = world.project(
-        &json!({"a": runs("one"), "b": runs("two"), "c": 7, "d": {"command": "one", "disabled": true}, "n": runs("new")}),
+        &json!({"a": command_entry("one"), "b": command_entry("two"), "c": 7, "d": {"command": "one", "disabled": true}, "n": command_entry("new")}),
     );
     let loaded = world.load();
     let found: Vec<_> = loaded
@@ -745,13 +761,13 @@ fn an_edit_keeps_what_was_approved_and_waits() {
         .collect();
     let expected = [
         ("a", "one".to_owned(), Trust::Approved),
-        ("b", "one".to_owned(), Trust::Kept),
-        ("c", "one".to_owned(), Trust::Kept),
-        ("n", "new".to_owned(), Trust::Wanted),
+        ("b", "one".to_owned(), Trust::EditPending),
+        ("c", "one".to_owned(), Trust::EditPending),
+        ("n", "new".to_owned(), Trust::ApprovalRequired),
     ];
     assert_eq!(found, expected, "the removed one is gone");
     let waiting: Vec<_> = loaded
-        .waiting
+        .pending
         .iter()
         .map(|waiting| waiting.name.as_str())
         .collect();
@@ -761,23 +777,29 @@ fn an_edit_keeps_what_was_approved_and_waits() {
         .iter()
         .map(|skipped| &skipped.reason)
         .collect();
-    assert_eq!(skipped, [&Reason::NotAnObject, &Reason::Disabled]);
+    assert_eq!(skipped, [&SkipReason::NotAnObject, &SkipReason::Disabled]);
 
     world.approve(&["b"]);
     let loaded = world.load();
     assert_eq!(find(&loaded, "b").trust, Trust::Approved);
     assert_eq!(command(find(&loaded, "b")), ["two"]);
-    assert_eq!(find(&loaded, "n").trust, Trust::Wanted);
+    assert_eq!(find(&loaded, "n").trust, Trust::ApprovalRequired);
 }
 
 #[test]
 fn a_file_that_is_half_written_loses_nothing_approved() {
-    let world = World::new().project(&json!({"a": runs("one"), "b": runs("two")}));
+    let world = ConfigFixture::new()
+        .project(&json!({"a": command_entry("one"), "b": command_entry("two")}));
     world.approve_all();
     let world = world.write("project/.mcp.json", "{\"mcpServers\": {");
     let loaded = world.load();
     assert_eq!(loaded.specs.len(), 2);
-    assert!(loaded.specs.iter().all(|spec| spec.trust == Trust::Kept));
+    assert!(
+        loaded
+            .specs
+            .iter()
+            .all(|spec| spec.trust == Trust::EditPending)
+    );
     assert_eq!(loaded.problems.len(), 1);
     fs::remove_file(world.project_file()).unwrap();
     assert!(world.load().specs.is_empty());
@@ -785,7 +807,8 @@ fn a_file_that_is_half_written_loses_nothing_approved() {
 
 #[test]
 fn approvals_are_private_listed_and_revoked() {
-    let world = World::new().project(&json!({"a": runs("x"), "b": runs("y")}));
+    let world =
+        ConfigFixture::new().project(&json!({"a": command_entry("x"), "b": command_entry("y")}));
     world.approve_all();
     #[cfg(unix)]
     {
@@ -802,21 +825,26 @@ fn approvals_are_private_listed_and_revoked() {
     let file = world.project_file();
     let names = ["a".to_owned()];
     assert_eq!(
-        approvals.revoke(&file, Which::Named(&names)).unwrap(),
+        approvals
+            .revoke(&file, ServerSelection::Named(&names))
+            .unwrap(),
         ["a"]
     );
-    assert_eq!(find(&world.load(), "a").trust, Trust::Wanted);
+    assert_eq!(find(&world.load(), "a").trust, Trust::ApprovalRequired);
     assert_eq!(find(&world.load(), "b").trust, Trust::Approved);
-    // One that read before it does not undo what the other wrote.
+    // A concurrent process that read earlier does not undo the other's write.
     let mut other = world.approvals();
     world.approve(&["a"]);
-    assert_eq!(other.revoke(&file, Which::All).unwrap(), ["a", "b"]);
+    assert_eq!(
+        other.revoke(&file, ServerSelection::All).unwrap(),
+        ["a", "b"]
+    );
     assert_eq!(world.approvals().list().count(), 0);
 }
 
 #[test]
 fn approving_what_is_not_there_is_refused() {
-    let world = World::new().project(&json!({"github": runs("x"), "bad": 1}));
+    let world = ConfigFixture::new().project(&json!({"github": command_entry("x"), "bad": 1}));
     let loaded = world.load();
     let refused = |name: &str| {
         let proposals = loaded.proposals(&world.project_file(), &[name.to_owned()]);
@@ -830,36 +858,37 @@ fn approving_what_is_not_there_is_refused() {
 #[test]
 fn what_is_shown_cannot_pretend() {
     let entry = json!({"command": "node", "args": ["a b", "", "\u{1b}[2K\u{202e}x", "ü", "https://bob:hunter2x@h/"]});
-    let loaded = World::new().project(&json!({"a": entry})).load();
+    let loaded = ConfigFixture::new().project(&json!({"a": entry})).load();
     let shown = r#"node "a b" "" "\u{1b}[2K\u{202e}x" ü https://bob:…@h/"#;
-    assert_eq!(loaded.waiting[0].shown, shown);
-    assert_eq!(find(&loaded, "a").shown(), shown);
+    assert_eq!(loaded.pending[0].summary, shown);
+    assert_eq!(find(&loaded, "a").summary(), shown);
 }
 
 #[test]
 fn what_is_approved_is_what_was_shown() {
-    let world = World::new().project(&json!({"a": runs("x"), "b": runs("y")}));
-    let shown = world.load().waiting;
+    let world =
+        ConfigFixture::new().project(&json!({"a": command_entry("x"), "b": command_entry("y")}));
+    let shown = world.load().pending;
     let file = world.project_file();
-    // It is edited between being shown and being approved.
-    let world = world.project(&json!({"a": runs("evil"), "b": runs("y")}));
+    // The entry is edited after it was shown and before it is approved.
+    let world = world.project(&json!({"a": command_entry("evil"), "b": command_entry("y")}));
     world.approvals().approve(&file, &[&shown[0]]).unwrap();
     let loaded = world.load();
     assert_eq!(command(find(&loaded, "a")), ["x"]);
-    assert_eq!(find(&loaded, "a").trust, Trust::Kept);
-    assert_eq!(find(&loaded, "b").trust, Trust::Wanted);
+    assert_eq!(find(&loaded, "a").trust, Trust::EditPending);
+    assert_eq!(find(&loaded, "b").trust, Trust::ApprovalRequired);
 }
 
 #[test]
 fn a_broken_file_approves_nothing_and_says_so() {
-    let world = World::new().project(&json!({"a": runs("x")}));
+    let world = ConfigFixture::new().project(&json!({"a": command_entry("x")}));
     world.approve_all();
     for text in ["{", "[]", r#"{"approved": {"x": 1}}"#, ""] {
         fs::write(&world.trust, text).unwrap();
         let loaded = world.load();
-        assert_eq!(find(&loaded, "a").trust, Trust::Wanted, "{text}");
+        assert_eq!(find(&loaded, "a").trust, Trust::ApprovalRequired, "{text}");
         assert_eq!(loaded.problems.len(), 1, "{text}");
-        let shown = [&loaded.waiting[0]];
+        let shown = [&loaded.pending[0]];
         let refused = world.approvals().approve(&world.project_file(), &shown);
         assert!(refused.unwrap_err().reason.contains("remove the file"));
     }
@@ -867,19 +896,19 @@ fn a_broken_file_approves_nothing_and_says_so() {
 
 #[test]
 fn an_approval_is_of_the_place_whichever_way_led_there() {
-    let world = World::new().project(&json!({"a": runs("x")}));
+    let world = ConfigFixture::new().project(&json!({"a": command_entry("x")}));
     let roundabout = world.home("project/../project/.mcp.json");
     let loaded = world.load();
-    let shown = [&loaded.waiting[0]];
+    let shown = [&loaded.pending[0]];
     world.approvals().approve(&roundabout, &shown).unwrap();
     assert_eq!(find(&world.load(), "a").trust, Trust::Approved);
 }
 
 #[test]
 fn the_digest_changes_with_what_would_be_started() {
-    let digest = |world: World| find(&world.load(), "a").digest.clone();
+    let digest = |world: ConfigFixture| find(&world.load(), "a").digest.clone();
     let entry = json!({"a": {"command": "x", "env": {"T": "${T}"}}});
-    let world = || World::new().env("T", "1").user(&entry);
+    let world = || ConfigFixture::new().env("T", "1").user(&entry);
     assert_eq!(digest(world()), digest(world()));
     assert_ne!(digest(world()), digest(world().env("T", "2")));
 }
@@ -887,7 +916,7 @@ fn the_digest_changes_with_what_would_be_started() {
 #[test]
 fn an_era_is_part_of_what_a_server_is() {
     let spec = |entry: Value| {
-        let world = World::new().user(&json!({"a": entry}));
+        let world = ConfigFixture::new().user(&json!({"a": entry}));
         let spec = find(&world.load(), "a").clone();
         (spec.era, spec.digest)
     };
@@ -899,7 +928,7 @@ fn an_era_is_part_of_what_a_server_is() {
 
 #[test]
 fn the_root_of_a_project_has_a_mark() {
-    let world = World::new();
+    let world = ConfigFixture::new();
     let home = world.places.home.clone().unwrap();
     let temp = home.parent().unwrap().to_owned();
     let deep = world.home("project/a/b");
@@ -924,7 +953,7 @@ fn the_root_of_a_project_has_a_mark() {
 
 #[test]
 fn the_users_own_folder_is_no_project() {
-    let mut world = World::new().user(&json!({"a": runs("x")}));
+    let mut world = ConfigFixture::new().user(&json!({"a": command_entry("x")}));
     world.places.project = world.places.home.clone();
     let loaded = world.load();
     assert_eq!(find(&loaded, "a").trust, Trust::NotNeeded);
@@ -933,33 +962,33 @@ fn the_users_own_folder_is_no_project() {
 
 #[test]
 fn a_watch_tells_of_every_change_once() {
-    let world = World::new().user(&json!({"a": runs("x")}));
-    let mut watch = Watch::new(world.load().files);
-    assert!(!watch.changed());
-    let world = world.user(&json!({"a": runs("y")}));
-    assert!(watch.changed());
-    assert!(!watch.changed());
-    // The same bytes are no change.
-    let world = world.user(&json!({"a": runs("y")}));
-    assert!(!watch.changed());
-    // Nor is what stands beside it; but one that was not there is.
+    let world = ConfigFixture::new().user(&json!({"a": command_entry("x")}));
+    let mut watch = FileWatch::new(world.load().files);
+    assert!(!watch.has_changed());
+    let world = world.user(&json!({"a": command_entry("y")}));
+    assert!(watch.has_changed());
+    assert!(!watch.has_changed());
+    // The same bytes are not a change.
+    let world = world.user(&json!({"a": command_entry("y")}));
+    assert!(!watch.has_changed());
+    // A neighbouring file is not a change either; a file that appears is one.
     let world = world.write("project/other", "x");
-    assert!(!watch.changed());
-    let world = world.project(&json!({"p": runs("x")}));
-    assert!(watch.changed());
+    assert!(!watch.has_changed());
+    let world = world.project(&json!({"p": command_entry("x")}));
+    assert!(watch.has_changed());
     world.approve_all();
-    assert!(watch.changed(), "approvals are watched");
+    assert!(watch.has_changed(), "approvals are watched");
     let world = world.write("project/.env.pmcp", "A=1");
-    assert!(watch.changed());
+    assert!(watch.has_changed());
     fs::remove_file(world.project_file()).unwrap();
-    assert!(watch.changed());
-    assert!(!watch.changed());
+    assert!(watch.has_changed());
+    assert!(!watch.has_changed());
 }
 
 #[cfg(unix)]
 #[test]
 fn what_is_no_file_holds_nobody_up() {
-    let world = World::new();
+    let world = ConfigFixture::new();
     std::os::unix::fs::symlink("/dev/zero", world.project_file()).unwrap();
     fs::create_dir(world.home(".mcp.json")).unwrap();
     let loaded = world.load();
@@ -1005,7 +1034,7 @@ proptest! {
     #[test]
     fn every_entry_is_taken_or_skipped(entries in prop::collection::vec(("[a-c:]{0,3}", any_json()), 0..5)) {
         let entries: serde_json::Map<String, Value> = entries.into_iter().collect();
-        let loaded = World::new().user(&Value::Object(entries.clone())).load();
+        let loaded = ConfigFixture::new().user(&Value::Object(entries.clone())).load();
         for name in entries.keys() {
             let taken = loaded.specs.iter().any(|spec| *spec.name == **name);
             let skipped = loaded.skipped.iter().any(|skipped| skipped.name == *name);
@@ -1015,7 +1044,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_read_or_told(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        let world = World::new();
+        let world = ConfigFixture::new();
         for file in [".mcp.json", "project/.mcp.json", ".config/pmcp/pmcp.env"] {
             fs::write(world.home(file), &bytes).unwrap();
         }
@@ -1024,7 +1053,7 @@ proptest! {
 
     #[test]
     fn a_text_without_variables_stays(text in "[^$]{0,20}") {
-        let loaded = World::new().user(&json!({"a": {"command": "x", "args": [text.replace('\0', "")]}})).load();
+        let loaded = ConfigFixture::new().user(&json!({"a": {"command": "x", "args": [text.replace('\0', "")]}})).load();
         prop_assert_eq!(&command(find(&loaded, "a"))[1], &text.replace('\0', ""));
     }
 }

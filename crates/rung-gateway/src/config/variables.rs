@@ -1,83 +1,82 @@
-//! Variables in entries: where their values come from, and which of them are secrets.
+//! Variables in entries: where their values come from, and which values are secrets.
 //!
-//! `${NAME}` stands for a value, and so does `${env:NAME}`, as some clients write it; `${NAME:-other}` for a value or what is written
-//! after the mark where there is none.
-//! Everything else that has a `$` is itself.
+//! `${NAME}` and `${env:NAME}`, which some clients use, expand to a value; `${NAME:-other}` expands to `other` if there is
+//! no value. Any other `$` is literal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use rung_auth::Secret;
 
-use super::credentials::WORDS;
+use super::credentials::CREDENTIAL_WORDS;
 use super::files::Problem;
 use crate::redact::SHORTEST_SECRET_BYTES;
 
-/// A value whose name says nothing is a secret from this length on, where it looks like one.
-const KEY_BYTES: usize = 16;
+/// Minimum length, in bytes, at which a value is recognized as a secret by its form alone.
+const MIN_KEY_BYTES: usize = 16;
 
-/// Where values are looked up: the process, then the checkout's file where that may say something, then the user's.
+/// Sources of values: the process, then the checkout's file where it is permitted, then the user's.
 pub(super) struct Variables<'a> {
     pub(super) process: &'a dyn Fn(&str) -> Option<String>,
-    pub(super) project: Store,
-    pub(super) user: Store,
+    pub(super) project: VariableMap,
+    pub(super) user: VariableMap,
 }
 
-pub(super) type Store = BTreeMap<String, Secret<String>>;
+pub(super) type VariableMap = BTreeMap<String, Secret<String>>;
 
-/// Values of a checkout's file, as they are approved along with an entry.
-pub(super) type Values = BTreeMap<String, String>;
+/// Values of a checkout's file that are approved together with an entry.
+pub(super) type ApprovedValues = BTreeMap<String, String>;
 
-/// Which values of the checkout's file fill in an entry.
+/// Which values of the checkout's file are used to expand an entry.
 #[derive(Clone, Copy)]
-pub(super) enum Checkout<'a> {
-    /// None: the entry is the user's. A value that steers what a server runs or asks would lead the user's credentials
-    /// elsewhere.
+pub(super) enum CheckoutValues<'a> {
+    /// None: the entry is the user's. A value that decides what a server runs or connects to could send the user's
+    /// credentials elsewhere.
     None,
-    /// Those of the file as it is now.
+    /// The current values of the file.
     Current,
-    /// Those that were approved along with the entry. Every other name is looked up on the user's side alone, so that
-    /// neither an edit of the file nor an exported variable changes where an approved value comes from.
-    Approved(&'a Values),
+    /// The values approved with the entry. Every other name is looked up only in the process and the user's file, so
+    /// neither an edit of the checkout's file nor an exported variable changes the origin of an approved value.
+    Approved(&'a ApprovedValues),
 }
 
-/// Where the values of one entry came from.
+/// The origins of the values of one entry.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sources {
-    /// The checkout's values, by name.
-    pub(super) checkout: Store,
-    /// Names among them whose value must be shown before it is approved: it says what is run or asked, or is handed over
-    /// under a name that no credential has.
-    pub(super) plain: BTreeSet<String>,
-    /// Names that the user's environment or file has a value for.
+pub(super) struct ValueSources {
+    /// Values from the checkout, by name.
+    pub(super) checkout: VariableMap,
+    /// Names in `checkout` whose value must be shown for approval: it decides what is run or connected to, or is passed
+    /// under a name that is not that of a credential.
+    pub(super) shown_in_review: BTreeSet<String>,
+    /// Names with a value in the user's environment or file.
     pub(super) user: BTreeSet<String>,
 }
 
-/// What a text with variables is for.
+/// The use of a text with variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use<'n> {
-    /// It says what is run, where, and who is asked.
-    Leads,
-    /// It is handed over under a name: a variable or a header.
-    Holds(&'n str),
+pub(super) enum VariableUse<'n> {
+    /// Part of the command, the working directory or the URL.
+    Target,
+    /// The value of an environment variable or header of this name.
+    NamedValue(&'n str),
 }
 
-/// Fills in one entry, and gathers what is missing and what must not be shown.
-pub(super) struct Filling<'a> {
+/// Expands the variables of one entry, and collects missing names and secrets.
+pub(super) struct VariableExpander<'a> {
     pub(super) variables: &'a Variables<'a>,
-    pub(super) checkout: Checkout<'a>,
-    pub(super) sources: Sources,
+    pub(super) checkout: CheckoutValues<'a>,
+    pub(super) sources: ValueSources,
     pub(super) missing: Vec<String>,
     pub(super) secrets: Vec<Secret<String>>,
 }
 
-impl Filling<'_> {
-    pub(super) fn fill(&mut self, text: &str, used: Use<'_>) -> String {
+impl VariableExpander<'_> {
+    pub(super) fn expand(&mut self, text: &str, used: VariableUse<'_>) -> String {
         let mut filled = String::with_capacity(text.len());
         let mut is_whole = true;
         let mut rest = text;
         while let Some(at) = rest.find("${") {
-            let Some((name, other, after)) = reference(&rest[at + 2..]) else {
+            let Some((name, other, after)) = parse_reference(&rest[at + 2..]) else {
                 filled.push_str(&rest[..at + 2]);
                 rest = &rest[at + 2..];
                 continue;
@@ -86,9 +85,9 @@ impl Filling<'_> {
             rest = after;
             let value = self.look_up(name, used);
             match (value, other) {
-                // As in a shell: an empty value is none where there is another.
+                // As in a shell, an empty value counts as missing if there is a default.
                 (Some(value), other) if !value.is_empty() || other.is_none() => {
-                    self.keep_secret(name, &value);
+                    self.add_secret(name, &value);
                     filled.push_str(&value);
                 }
                 (_, Some(other)) => filled.push_str(other),
@@ -101,15 +100,15 @@ impl Filling<'_> {
             }
         }
         filled.push_str(rest);
-        if let Use::Holds(name) = used
+        if let VariableUse::NamedValue(name) = used
             && is_whole
         {
-            self.keep_secret(name, &filled);
-            // A credential is as secret without the word before it that says its kind.
+            self.add_secret(name, &filled);
+            // The credential is also secret without its authentication scheme.
             if let Some((_, credential)) = filled.split_once(' ')
-                && names_secret(name)
+                && is_secret_name(name)
             {
-                self.keep_secret(name, credential.trim());
+                self.add_secret(name, credential.trim());
             }
         }
         if let Some(password) = password_in(&filled) {
@@ -118,17 +117,17 @@ impl Filling<'_> {
         filled
     }
 
-    fn look_up(&mut self, name: &str, used: Use<'_>) -> Option<String> {
-        let from = |store: &Store| store.get(name).map(|value| value.expose().clone());
+    fn look_up(&mut self, name: &str, used: VariableUse<'_>) -> Option<String> {
+        let from = |store: &VariableMap| store.get(name).map(|value| value.expose().clone());
         let of_process = || (self.variables.process)(name);
         let of_user = || from(&self.variables.user);
         let (of_checkout, of_user) = match self.checkout {
-            Checkout::None => (None, of_process().or_else(of_user)),
-            Checkout::Approved(values) => match values.get(name) {
+            CheckoutValues::None => (None, of_process().or_else(of_user)),
+            CheckoutValues::Approved(values) => match values.get(name) {
                 Some(value) => (Some(value.clone()), None),
                 None => (None, of_process().or_else(of_user)),
             },
-            Checkout::Current => match (of_process(), from(&self.variables.project)) {
+            CheckoutValues::Current => match (of_process(), from(&self.variables.project)) {
                 (None, Some(value)) => (Some(value), None),
                 (exported, _) => (None, exported.or_else(of_user)),
             },
@@ -136,8 +135,8 @@ impl Filling<'_> {
         if let Some(value) = &of_checkout {
             let value = Secret::new(value.clone());
             self.sources.checkout.insert(name.to_owned(), value);
-            if !matches!(used, Use::Holds(under) if names_secret(under)) {
-                self.sources.plain.insert(name.to_owned());
+            if !matches!(used, VariableUse::NamedValue(under) if is_secret_name(under)) {
+                self.sources.shown_in_review.insert(name.to_owned());
             }
         }
         if of_user.is_some() {
@@ -146,26 +145,27 @@ impl Filling<'_> {
         of_checkout.or(of_user)
     }
 
-    fn keep_secret(&mut self, name: &str, value: &str) {
+    fn add_secret(&mut self, name: &str, value: &str) {
         let looks_so = || {
-            value.len() >= KEY_BYTES
+            value.len() >= MIN_KEY_BYTES
                 && value.bytes().any(|b| b.is_ascii_digit())
                 && value.bytes().any(|b| b.is_ascii_alphabetic())
                 && !value.contains([' ', '/', '\\'])
         };
-        let is_secret = value.len() >= SHORTEST_SECRET_BYTES && (names_secret(name) || looks_so());
+        let is_secret =
+            value.len() >= SHORTEST_SECRET_BYTES && (is_secret_name(name) || looks_so());
         if is_secret && self.secrets.iter().all(|known| known.expose() != value) {
             self.secrets.push(Secret::new(value.to_owned()));
         }
     }
 }
 
-pub(super) fn names_secret(name: &str) -> bool {
+pub(super) fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    name.contains("key") || WORDS.iter().any(|word| name.contains(word))
+    name.contains("key") || CREDENTIAL_WORDS.iter().any(|word| name.contains(word))
 }
 
-/// The password in the first address of a text.
+/// Returns the password in the first URL of a text.
 fn password_in(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("://")?;
     let authority = rest.split(['/', '?', '#', ' ']).next()?;
@@ -174,8 +174,8 @@ fn password_in(text: &str) -> Option<&str> {
     Some(password).filter(|password| password.len() >= SHORTEST_SECRET_BYTES)
 }
 
-/// A credential as it is shown: not at all, but for where an address leads.
-pub(super) fn masked(value: &str) -> String {
+/// Masks a credential. Of a URL, the scheme and the host stay readable.
+pub(super) fn mask_value(value: &str) -> String {
     let Some((scheme, rest)) = value.split_once("://") else {
         return "…".to_owned();
     };
@@ -184,8 +184,8 @@ pub(super) fn masked(value: &str) -> String {
     format!("{scheme}://…@{host}/…")
 }
 
-/// A text without the password in its first address.
-pub(super) fn without_password(text: &str) -> String {
+/// Masks the password in the first URL of a text.
+pub(super) fn mask_password(text: &str) -> String {
     match text.split_once("://").zip(password_in(text)) {
         Some(((scheme, rest), password)) => {
             format!("{scheme}://{}", rest.replacen(password, "…", 1))
@@ -194,8 +194,8 @@ pub(super) fn without_password(text: &str) -> String {
     }
 }
 
-/// The name, what stands in for it, and the text behind it, from behind the opening brace on.
-fn reference(text: &str) -> Option<(&str, Option<&str>, &str)> {
+/// Splits a variable reference, after `${`, into the name, the default and the text after it.
+fn parse_reference(text: &str) -> Option<(&str, Option<&str>, &str)> {
     let (inside, after) = text.split_once('}')?;
     let (name, other) = match inside.split_once(":-") {
         Some((name, other)) => (name, Some(other)),
@@ -212,9 +212,9 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(rest_is_fine)
 }
 
-/// Reads `NAME=value` lines. What is wrong with a line is told without what it says.
-pub(super) fn parse(file: &Path, text: &str, problems: &mut Vec<Problem>) -> Store {
-    let mut store = Store::new();
+/// Parses `NAME=value` lines. Problems are reported without the content of the line.
+pub(super) fn parse(file: &Path, text: &str, problems: &mut Vec<Problem>) -> VariableMap {
+    let mut store = VariableMap::new();
     for (at, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -226,13 +226,13 @@ pub(super) fn parse(file: &Path, text: &str, problems: &mut Vec<Problem>) -> Sto
             .map(|(name, value)| (name.trim(), value.trim()));
         let value = pair
             .filter(|(name, _)| is_name(name))
-            .and_then(|(name, written)| Some((name, value(written)?)));
+            .and_then(|(name, written)| Some((name, parse_value(written)?)));
         match value {
             Some((name, value)) => {
                 store.insert(name.to_owned(), Secret::new(value));
             }
             None => problems.push(Problem {
-                place: Some((at as u64 + 1, 1)),
+                position: Some((at as u64 + 1, 1)),
                 ..Problem::new(file, "the line is not `NAME=value`")
             }),
         }
@@ -240,8 +240,8 @@ pub(super) fn parse(file: &Path, text: &str, problems: &mut Vec<Problem>) -> Sto
     store
 }
 
-/// The value of a line: between quotes as it is, else up to a remark.
-fn value(written: &str) -> Option<String> {
+/// Parses the value of a line: quoted, or up to a comment.
+fn parse_value(written: &str) -> Option<String> {
     let Some(quote @ ('"' | '\'')) = written.chars().next() else {
         let end = written.find(" #").unwrap_or(written.len());
         return Some(written[..end].trim_end().to_owned());

@@ -1,4 +1,4 @@
-//! A policy as it is written: YAML or JSON, every name known, every pattern read.
+//! The policy file format: YAML or JSON, with unknown names rejected and every pattern compiled.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,57 +14,56 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use super::glob::Glob;
 use crate::config::Problem;
 
-/// What one file says.
+/// The rules of one file.
 #[derive(Debug, Default)]
-pub(super) struct Rules {
-    pub(super) servers: Lists,
-    pub(super) tools: Lists,
-    pub(super) gateway_tools: Lists,
-    pub(super) resources: Lists,
-    pub(super) prompts: Lists,
-    pub(super) packages: Lists,
-    pub(super) limits: Bounds,
-    pub(super) redaction: Redaction,
+pub(super) struct PolicyRules {
+    pub(super) servers: RuleLists,
+    pub(super) tools: RuleLists,
+    pub(super) gateway_tools: RuleLists,
+    pub(super) resources: RuleLists,
+    pub(super) prompts: RuleLists,
+    pub(super) packages: RuleLists,
+    pub(super) limits: FileLimits,
+    pub(super) redaction: RedactionRules,
 }
 
-/// What is let through, and what is not.
+/// The allow and deny patterns of one section.
 #[derive(Debug, Default)]
-pub(super) struct Lists {
+pub(super) struct RuleLists {
     pub(super) allowlist: Vec<Glob>,
     pub(super) denylist: Vec<Glob>,
 }
 
-/// The limits that a file names.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct FileLimits {
     pub(super) max_tools_per_server: Option<NonZeroU64>,
-    pub(super) max_output_bytes: Option<Output<LEAST_BYTES>>,
-    pub(super) max_output_tokens: Option<Output<LEAST_TOKENS>>,
+    pub(super) max_output_bytes: Option<OutputLimit<MIN_OUTPUT_BYTES>>,
+    pub(super) max_output_tokens: Option<OutputLimit<MIN_OUTPUT_TOKENS>>,
 }
 
-/// How much is sent for a result, in bytes or tokens, and no less than `LEAST`.
+/// A maximum size of a result, in bytes or tokens, of at least `LEAST`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "u64")]
-pub(super) struct Output<const LEAST: u64>(u64);
+pub(super) struct OutputLimit<const LEAST: u64>(u64);
 
-/// What the way to a result that is kept takes. In tokens it is never more, and what stands around any reply is few of them.
-pub(super) const LEAST_TOKENS: u64 = Reply::LEAST_BYTES as u64;
-/// The same with what stands around it.
-pub(super) const LEAST_BYTES: u64 = LEAST_TOKENS + 256;
+/// The size of a link to a stored result. In tokens it is never larger, and the envelope of a reply adds only a few.
+pub(super) const MIN_OUTPUT_TOKENS: u64 = Reply::MIN_BYTES as u64;
+/// The minimum in bytes, including the envelope of the reply.
+pub(super) const MIN_OUTPUT_BYTES: u64 = MIN_OUTPUT_TOKENS + 256;
 
-impl<const LEAST: u64> From<Output<LEAST>> for u64 {
-    fn from(most: Output<LEAST>) -> Self {
+impl<const LEAST: u64> From<OutputLimit<LEAST>> for u64 {
+    fn from(most: OutputLimit<LEAST>) -> Self {
         most.0
     }
 }
 
-impl<const LEAST: u64> TryFrom<u64> for Output<LEAST> {
+impl<const LEAST: u64> TryFrom<u64> for OutputLimit<LEAST> {
     type Error = String;
 
     fn try_from(most: u64) -> Result<Self, String> {
         if most < LEAST {
             return Err(format!(
-                "{most} is too little: the way to a result that is kept takes {LEAST}"
+                "{most} is too small: a reference to a stored result takes {LEAST}"
             ));
         }
         Ok(Self(most))
@@ -72,64 +71,66 @@ impl<const LEAST: u64> TryFrom<u64> for Output<LEAST> {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Redaction {
-    pub(super) patterns: Vec<Pattern>,
+pub(super) struct RedactionRules {
+    pub(super) patterns: Vec<RedactionPattern>,
 }
 
-/// What is masked. Case makes no difference: a secret is one in either.
+/// A pattern to mask, matched case-insensitively: a secret is one in either case.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Pattern(pub(super) Regex);
+pub(super) struct RedactionPattern(pub(super) Regex);
 
-impl TryFrom<String> for Pattern {
+impl TryFrom<String> for RedactionPattern {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
         let regex = Regex::new(&format!("(?i){text}"));
         let regex = regex.map_err(|error| {
-            // Its last line is the reason; those before it draw the pattern.
+            // The last line is the reason; the lines before it show the pattern.
             let told = error.to_string();
             let reason = told.lines().last().unwrap_or_default();
             let reason = reason.trim_start_matches("error: ");
-            format!("the pattern `{text}` is refused: {reason}")
+            format!("the pattern `{text}` is invalid: {reason}")
         })?;
         if regex.is_match("") {
-            return Err(format!("the pattern `{text}` matches everywhere"));
+            return Err(format!(
+                "the pattern `{text}` matches the empty string, so it would mask everything"
+            ));
         }
         Ok(Self(regex))
     }
 }
 
-/// Reads a file: JSON where its name says so, else YAML.
-pub(super) fn parse(path: &Path, text: &str) -> Result<Rules, Problem> {
+/// Parses a file: JSON if its extension is `json`, else YAML.
+pub(super) fn parse(path: &Path, text: &str) -> Result<PolicyRules, Problem> {
     let is_json = path
         .extension()
         .is_some_and(|extension| extension == "json");
     if is_json {
         return serde_json::from_str(text).map_err(|error| Problem::in_json(path, &error));
     }
-    // An emptied file is more often one that is just being written than one that means to allow everything.
-    let rules: Option<Rules> =
+    // An empty file is more likely one that is being written than a policy that allows everything.
+    let rules: Option<PolicyRules> =
         serde_saphyr::from_str(text).map_err(|error| Problem::in_yaml(path, &error))?;
     rules.ok_or_else(|| {
         Problem::new(
             path,
-            "says nothing; write `{}` for a policy without rules, or remove the file",
+            "is empty; write `{}` for a policy without rules, or remove the file",
         )
     })
 }
 
-/// A group of named members of which none may be unknown or named twice.
+/// A group of named members that rejects unknown and repeated names.
 trait Members: Default {
     const NAMES: &'static [&'static str];
 
     fn take<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
 }
 
-/// The name of a member. It is judged while it is read, so that a refusal knows its place.
-struct Name<M>(String, PhantomData<M>);
+/// The name of a member. It is validated during deserialization so that an error has its position.
+struct MemberName<M>(String, PhantomData<M>);
 
-impl<'de, M: Members> Deserialize<'de> for Name<M> {
+impl<'de, M: Members> Deserialize<'de> for MemberName<M> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         if M::NAMES.contains(&name.as_str()) {
@@ -137,9 +138,9 @@ impl<'de, M: Members> Deserialize<'de> for Name<M> {
         }
         let advice = match nearest(&name, M::NAMES.iter().copied()) {
             Some(known) => format!("did you mean `{known}`?"),
-            None => format!("there are {}", M::NAMES.join(", ")),
+            None => format!("the names are {}", M::NAMES.join(", ")),
         };
-        Err(D::Error::custom(format!("`{name}` is not known; {advice}")))
+        Err(D::Error::custom(format!("`{name}` is unknown; {advice}")))
     }
 }
 
@@ -155,9 +156,9 @@ impl<'de, M: Members> Visitor<'de> for Strict<M> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<M, A::Error> {
         let mut members = M::default();
         let mut named: Vec<String> = Vec::new();
-        while let Some(Name(name, _)) = map.next_key::<Name<M>>()? {
+        while let Some(MemberName(name, _)) = map.next_key::<MemberName<M>>()? {
             if named.contains(&name) {
-                return Err(A::Error::custom(format!("`{name}` is said twice")));
+                return Err(A::Error::custom(format!("`{name}` is set twice")));
             }
             members.take(&name, &mut map)?;
             named.push(name);
@@ -166,7 +167,7 @@ impl<'de, M: Members> Visitor<'de> for Strict<M> {
     }
 }
 
-/// Reads what a member says; one that is named and left empty says nothing.
+/// Deserializes a member; an empty member keeps its default.
 macro_rules! members {
     ($kind:ty: $($name:ident),+) => {
         impl Members for $kind {
@@ -189,7 +190,7 @@ macro_rules! members {
     };
 }
 
-members!(Rules: servers, tools, gateway_tools, resources, prompts, packages, limits, redaction);
-members!(Lists: allowlist, denylist);
-members!(Bounds: max_tools_per_server, max_output_bytes, max_output_tokens);
-members!(Redaction: patterns);
+members!(PolicyRules: servers, tools, gateway_tools, resources, prompts, packages, limits, redaction);
+members!(RuleLists: allowlist, denylist);
+members!(FileLimits: max_tools_per_server, max_output_bytes, max_output_tokens);
+members!(RedactionRules: patterns);

@@ -1,38 +1,40 @@
-//! Names with wildcards.
+//! Glob patterns for names.
 //!
-//! `*` is any text, `/` and `:` in it too; `?` is one character; `[a-z]` is one of a set, `[!a-z]` one outside of it.
-//! Every other character is itself. The time to match grows with the text times the pattern, whatever they are.
+//! `*` matches any text, including `/` and `:`; `?` matches one character; `[a-z]` matches one of a set, `[!a-z]` one
+//! outside of it. Every other character matches itself. Matching takes time proportional to text length times pattern
+//! length.
 
 use serde::Deserialize;
 
-/// A pattern that was read once and is matched often.
+/// A parsed pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Glob {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<GlobPart>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
-    Any,
-    One,
+enum GlobPart {
+    AnyText,
+    AnyChar,
     Char(char),
     Set {
         ranges: Vec<(char, char)>,
-        outside: bool,
+        negated: bool,
     },
 }
 
-impl Part {
-    fn takes(&self, c: char) -> bool {
+impl GlobPart {
+    fn matches_char(&self, c: char) -> bool {
         match self {
-            Self::Any => false,
-            Self::One => true,
+            Self::AnyText => false,
+            Self::AnyChar => true,
             Self::Char(own) => *own == c,
-            Self::Set { ranges, outside } => {
-                ranges.iter().any(|&(low, high)| low <= c && c <= high) != *outside
-            }
+            Self::Set {
+                ranges,
+                negated: outside,
+            } => ranges.iter().any(|&(low, high)| low <= c && c <= high) != *outside,
         }
     }
 }
@@ -49,32 +51,32 @@ impl TryFrom<String> for Glob {
         while let Some(c) = rest.chars().next() {
             rest = &rest[c.len_utf8()..];
             match c {
-                // Two of them say no more than one.
-                '*' if parts.last() == Some(&Part::Any) => {}
-                '*' => parts.push(Part::Any),
-                '?' => parts.push(Part::One),
+                // Consecutive stars equal one.
+                '*' if parts.last() == Some(&GlobPart::AnyText) => {}
+                '*' => parts.push(GlobPart::AnyText),
+                '?' => parts.push(GlobPart::AnyChar),
                 '[' => {
                     let (part, after) =
-                        set(rest).map_err(|why| format!("the pattern `{text}` {why}"))?;
+                        parse_set(rest).map_err(|why| format!("the pattern `{text}` {why}"))?;
                     parts.push(part);
                     rest = after;
                 }
-                c => parts.push(Part::Char(c)),
+                c => parts.push(GlobPart::Char(c)),
             }
         }
         Ok(Self { text, parts })
     }
 }
 
-/// A set from behind its opening bracket on, and what follows it.
-fn set(text: &str) -> Result<(Part, &str), &'static str> {
+/// Parses a set, from after its opening bracket, and returns the text after it.
+fn parse_set(text: &str) -> Result<(GlobPart, &str), &'static str> {
     if text.starts_with('^') {
         return Err("has `[^`: write `[!` for what is outside of a set");
     }
     let inside = text.strip_prefix('!');
     let outside = inside.is_some();
     let inside = inside.unwrap_or(text);
-    // A bracket that comes first is a member of the set: there are no empty ones.
+    // A bracket in first position is a member of the set: there are no empty sets.
     let close = inside
         .char_indices()
         .skip(1)
@@ -96,29 +98,35 @@ fn set(text: &str) -> Result<(Part, &str), &'static str> {
         }
         ranges.push((low, high));
     }
-    Ok((Part::Set { ranges, outside }, &inside[close + 1..]))
+    Ok((
+        GlobPart::Set {
+            ranges,
+            negated: outside,
+        },
+        &inside[close + 1..],
+    ))
 }
 
 impl Glob {
-    /// As it was written.
+    /// Returns the pattern as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it matches the whole of a text.
+    /// Returns true if the pattern matches the whole text.
     ///
-    /// What stands before the first `*` must begin the text. Behind every `*`, the earliest place where the parts up to
-    /// the next one fit leaves the most for those that follow, so that only the last `*` is ever tried again.
+    /// The parts before the first `*` must match the start of the text. After each `*`, the earliest position where the
+    /// parts up to the next one match leaves the most text for the rest, so only the last `*` is ever retried.
     pub fn matches(&self, text: &str) -> bool {
         let (mut at, mut part) = (0, 0);
         let mut retry: Option<(usize, usize)> = None;
         while let Some(c) = text[at..].chars().next() {
             match self.parts.get(part) {
-                Some(Part::Any) => {
+                Some(GlobPart::AnyText) => {
                     part += 1;
                     retry = Some((at, part));
                 }
-                Some(own) if own.takes(c) => {
+                Some(own) if own.matches_char(c) => {
                     at += c.len_utf8();
                     part += 1;
                 }
@@ -132,6 +140,8 @@ impl Glob {
                 }
             }
         }
-        self.parts[part..].iter().all(|part| *part == Part::Any)
+        self.parts[part..]
+            .iter()
+            .all(|part| *part == GlobPart::AnyText)
     }
 }

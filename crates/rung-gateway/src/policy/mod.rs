@@ -1,11 +1,11 @@
-//! Who may see and use what.
+//! Operator policy: what may be listed and used.
 //!
-//! Owns: the policy files, what their patterns mean, and the one verdict on a server, a tool, a resource, a prompt or a
-//! package. Refuses to know: what servers there are, and who asks.
+//! Owns: the policy files, the meaning of their patterns, and the one verdict on a server, tool, resource, prompt or
+//! package. Refuses to know: which servers exist, and who the caller is.
 //!
-//! The law it keeps: every file is asked, and all must allow. A file of a project can therefore only narrow, which is why
-//! it needs nobody's approval: its limits count where they are lower, its patterns are added, and what it allows grants
-//! nothing. A file that cannot be read whole is refused; where another policy holds already, that one goes on.
+//! The law it keeps: every file is evaluated, and all must allow. A project's file can therefore only narrow access and
+//! needs no approval: its limits apply where they are lower, its redaction patterns are added, and its allowlists grant
+//! nothing. A file that cannot be parsed completely is rejected; a policy that is already in effect then stays in effect.
 
 mod file;
 mod glob;
@@ -19,50 +19,42 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use regex::Regex;
 
-use crate::config::{Origin, Places, Problem, Seen, Watch, read};
-use file::{Bounds, Lists, Rules};
+use crate::config::{ConfigPaths, FileSnapshot, FileWatch, Origin, Problem, read_text};
+use file::{FileLimits, PolicyRules, RuleLists};
 pub use glob::Glob;
 
-/// What holds where no file says otherwise.
+/// Defaults.
 const MAX_OUTPUT_BYTES: u64 = 50_000;
 const MAX_OUTPUT_TOKENS: u64 = 4_000;
 
-/// Every policy file there is, as one.
+/// All policy files, combined.
 #[derive(Debug, Default)]
 pub struct Policy {
-    layers: Vec<Layer>,
-    files: Vec<Seen>,
+    layers: Vec<PolicyLayer>,
+    files: Vec<FileSnapshot>,
 }
 
 #[derive(Debug)]
-struct Layer {
+struct PolicyLayer {
     file: PathBuf,
     origin: Origin,
-    rules: Rules,
+    rules: PolicyRules,
 }
 
-/// What a verdict is asked on.
+/// The subject of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Thing<'a> {
-    /// A server.
+pub enum PolicySubject<'a> {
     Server(&'a str),
-    /// A tool of a server.
     Tool {
-        /// The server.
         server: &'a str,
         /// The tool, by the server's own name for it.
         tool: &'a str,
     },
-    /// A resource of a server.
     Resource {
-        /// The server.
         server: &'a str,
-        /// The resource.
         uri: &'a str,
     },
-    /// A prompt of a server.
     Prompt {
-        /// The server.
         server: &'a str,
         /// The prompt, by the server's own name for it.
         name: &'a str,
@@ -71,25 +63,22 @@ pub enum Thing<'a> {
     GatewayTool(&'a str),
 }
 
-/// A group of rules in a file.
+/// A section of a policy file, and what its patterns match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Section {
-    /// By name.
+pub enum PolicySection {
     Servers,
-    /// By `server::tool`.
+    /// Matches `server::tool`.
     Tools,
-    /// By name.
     GatewayTools,
-    /// By `server::uri`.
+    /// Matches `server::uri`.
     Resources,
-    /// By `server::name`.
+    /// Matches `server::name`.
     Prompts,
-    /// By name.
     Packages,
 }
 
-impl Section {
-    /// As it is called in a file.
+impl PolicySection {
+    /// Returns the name used in policy files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Servers => "servers",
@@ -101,7 +90,7 @@ impl Section {
         }
     }
 
-    fn of(self, rules: &Rules) -> &Lists {
+    fn lists_in(self, rules: &PolicyRules) -> &RuleLists {
         match self {
             Self::Servers => &rules.servers,
             Self::Tools => &rules.tools,
@@ -113,92 +102,88 @@ impl Section {
     }
 }
 
-/// What in which file decided.
+/// The rule that decided, and its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rule<'p> {
-    /// The file.
+pub struct MatchedRule<'p> {
     pub file: &'p Path,
-    /// The section of it.
-    pub section: Section,
-    /// The list in the section.
-    pub list: List<'p>,
+    pub section: PolicySection,
+    pub list: ListMatch<'p>,
 }
 
-/// What of a list decided.
+/// The list entry that decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum List<'p> {
+pub enum ListMatch<'p> {
     /// This pattern of the denylist matched.
     Denied(&'p str),
     /// This pattern of the allowlist matched.
     Allowed(&'p str),
-    /// There is an allowlist, and nothing in it matched.
+    /// The section has an allowlist, and no pattern of it matched.
     NotAllowed,
 }
 
-impl fmt::Display for Rule<'_> {
+impl fmt::Display for MatchedRule<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (file, section) = (self.file.display(), self.section.name());
         match self.list {
-            List::Denied(pattern) => write!(f, "`{pattern}` in {section}.denylist of {file}"),
-            List::Allowed(pattern) => write!(f, "`{pattern}` in {section}.allowlist of {file}"),
-            List::NotAllowed => write!(f, "nothing in {section}.allowlist of {file} matches"),
+            ListMatch::Denied(pattern) => write!(f, "`{pattern}` in {section}.denylist of {file}"),
+            ListMatch::Allowed(pattern) => {
+                write!(f, "`{pattern}` in {section}.allowlist of {file}")
+            }
+            ListMatch::NotAllowed => write!(f, "nothing in {section}.allowlist of {file} matches"),
         }
     }
 }
 
-/// Whether a thing may be seen and used, and why.
+/// Whether the subject may be seen and used, and the rule that decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict<'p> {
-    /// It may: by the last rule that says so, or because none says anything.
-    Allowed(Option<Rule<'p>>),
-    /// It may not, by the first rule that says so.
-    Denied(Rule<'p>),
+    /// Allowed by the last matching rule, or because no rule matches.
+    Allowed(Option<MatchedRule<'p>>),
+    /// Denied by the first rule that denies.
+    Denied(MatchedRule<'p>),
 }
 
 impl Verdict<'_> {
-    /// Whether it may be.
     pub fn is_allowed(&self) -> bool {
         matches!(self, Self::Allowed(_))
     }
 }
 
-/// What is said of a package that is to be installed.
+/// The verdict on a package that is to be installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Package<'p> {
-    /// It may not be.
-    Denied(Rule<'p>),
-    /// It may be, without further approval: a file of the user's own says so.
-    Granted(Rule<'p>),
-    /// No rule speaks of it, or only one of a project, which grants nothing.
+pub enum PackageVerdict<'p> {
+    Denied(MatchedRule<'p>),
+    /// Granted without further approval by a file of the user's own.
+    Granted(MatchedRule<'p>),
+    /// No rule matches, or only a rule of a project, which grants nothing.
     Unspecified,
 }
 
-/// The limits that hold.
+/// The limits in effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// How many tools of one server are shown; all, where nothing is said.
+pub struct PolicyLimits {
+    /// Maximum number of tools listed per server; `None` lists all.
     pub max_tools_per_server: Option<u64>,
-    /// How long a reply may be.
+    /// Maximum size of a reply.
     pub max_output_bytes: u64,
-    /// And in tokens.
     pub max_output_tokens: u64,
 }
 
 // === impl Lists ===
 
-impl Lists {
-    /// What the lists say of a name; nothing, where there is no rule on it.
-    fn on(&self, name: &str) -> Option<List<'_>> {
+impl RuleLists {
+    /// Matches a name against both lists; `None` if no rule applies.
+    fn match_name(&self, name: &str) -> Option<ListMatch<'_>> {
         let find = |list: &[Glob]| list.iter().position(|glob| glob.matches(name));
         if let Some(at) = find(&self.denylist) {
-            return Some(List::Denied(self.denylist[at].as_str()));
+            return Some(ListMatch::Denied(self.denylist[at].as_str()));
         }
         if self.allowlist.is_empty() {
             return None;
         }
         Some(match find(&self.allowlist) {
-            Some(at) => List::Allowed(self.allowlist[at].as_str()),
-            None => List::NotAllowed,
+            Some(at) => ListMatch::Allowed(self.allowlist[at].as_str()),
+            None => ListMatch::NotAllowed,
         })
     }
 
@@ -210,29 +195,29 @@ impl Lists {
 // === impl Policy ===
 
 impl Policy {
-    /// Reads every policy file. One that was asked for must be there.
-    pub fn load(places: &Places) -> Result<Self, Problem> {
+    /// Reads every policy file. A file given explicitly must exist.
+    pub fn load(places: &ConfigPaths) -> Result<Self, Problem> {
         Self::read(places).1
     }
 
-    /// What was looked at, also where what was found is refused.
-    fn read(places: &Places) -> (Vec<Seen>, Result<Self, Problem>) {
-        let mut files: Vec<Seen> = Vec::new();
+    /// Reads every policy file. The snapshots are returned even if a file is rejected.
+    fn read(places: &ConfigPaths) -> (Vec<FileSnapshot>, Result<Self, Problem>) {
+        let mut files: Vec<FileSnapshot> = Vec::new();
         let mut layers = Vec::new();
         let mut refused = None;
-        for (origin, file) in candidates(places) {
+        for (origin, file) in policy_files(places) {
             if files.iter().any(|seen| seen.path == file) {
                 continue;
             }
-            let (seen, text) = read(&file);
+            let (seen, text) = read_text(&file);
             files.push(seen);
             let rules = text.and_then(|text| match text {
                 Some(text) => file::parse(&file, &text).map(Some),
-                None if origin == Origin::Given => Err(Problem::new(&file, "is not there")),
+                None if origin == Origin::Explicit => Err(Problem::new(&file, "is not there")),
                 None => Ok(None),
             });
             match rules {
-                Ok(Some(rules)) => layers.push(Layer {
+                Ok(Some(rules)) => layers.push(PolicyLayer {
                     file,
                     origin,
                     rules,
@@ -251,50 +236,52 @@ impl Policy {
         (files, policy)
     }
 
-    /// The files in which rules were found, the strongest first.
+    /// Returns the files with rules, by descending precedence.
     pub fn sources(&self) -> impl Iterator<Item = (Origin, &Path)> {
         self.layers
             .iter()
             .map(|layer| (layer.origin, layer.file.as_path()))
     }
 
-    /// Every file that was looked at.
-    pub fn files(&self) -> &[Seen] {
+    /// Returns the snapshots of all files, including absent ones.
+    pub fn files(&self) -> &[FileSnapshot] {
         &self.files
     }
 
-    /// The one decision. What belongs to a denied server is denied with it.
-    pub fn verdict(&self, thing: Thing<'_>) -> Verdict<'_> {
+    /// Decides on a subject. Everything of a denied server is denied with it.
+    pub fn verdict(&self, thing: PolicySubject<'_>) -> Verdict<'_> {
         let (section, server, name) = match thing {
-            Thing::Server(name) => return self.on(Section::Servers, name),
-            Thing::GatewayTool(name) => return self.on(Section::GatewayTools, name),
-            Thing::Tool { server, tool } => (Section::Tools, server, tool),
-            Thing::Resource { server, uri } => (Section::Resources, server, uri),
-            Thing::Prompt { server, name } => (Section::Prompts, server, name),
+            PolicySubject::Server(name) => return self.check(PolicySection::Servers, name),
+            PolicySubject::GatewayTool(name) => {
+                return self.check(PolicySection::GatewayTools, name);
+            }
+            PolicySubject::Tool { server, tool } => (PolicySection::Tools, server, tool),
+            PolicySubject::Resource { server, uri } => (PolicySection::Resources, server, uri),
+            PolicySubject::Prompt { server, name } => (PolicySection::Prompts, server, name),
         };
-        let of_server = self.on(Section::Servers, server);
-        let spoken = |layer: &Layer| !section.of(&layer.rules).is_empty();
+        let of_server = self.check(PolicySection::Servers, server);
+        let spoken = |layer: &PolicyLayer| !section.lists_in(&layer.rules).is_empty();
         if !of_server.is_allowed() || !self.layers.iter().any(spoken) {
             return of_server;
         }
-        match self.on(section, &format!("{server}::{name}")) {
+        match self.check(section, &format!("{server}::{name}")) {
             Verdict::Allowed(None) => of_server,
             verdict => verdict,
         }
     }
 
-    fn on(&self, section: Section, name: &str) -> Verdict<'_> {
+    fn check(&self, section: PolicySection, name: &str) -> Verdict<'_> {
         let mut by = None;
         for layer in &self.layers {
-            let Some(list) = section.of(&layer.rules).on(name) else {
+            let Some(list) = section.lists_in(&layer.rules).match_name(name) else {
                 continue;
             };
-            let rule = Rule {
+            let rule = MatchedRule {
                 file: &layer.file,
                 section,
                 list,
             };
-            if !matches!(list, List::Allowed(_)) {
+            if !matches!(list, ListMatch::Allowed(_)) {
                 return Verdict::Denied(rule);
             }
             by = Some(rule);
@@ -302,30 +289,30 @@ impl Policy {
         Verdict::Allowed(by)
     }
 
-    /// What is said of a package.
-    pub fn package(&self, name: &str) -> Package<'_> {
-        if let Verdict::Denied(rule) = self.on(Section::Packages, name) {
-            return Package::Denied(rule);
+    pub fn package_verdict(&self, name: &str) -> PackageVerdict<'_> {
+        if let Verdict::Denied(rule) = self.check(PolicySection::Packages, name) {
+            return PackageVerdict::Denied(rule);
         }
         let own = self
             .layers
             .iter()
             .filter(|layer| layer.origin != Origin::Project);
         let mut granted = own.filter_map(|layer| {
-            Some(Rule {
+            Some(MatchedRule {
                 file: &layer.file,
-                section: Section::Packages,
-                list: layer.rules.packages.on(name)?,
+                section: PolicySection::Packages,
+                list: layer.rules.packages.match_name(name)?,
             })
         });
         granted
             .next()
-            .map_or(Package::Unspecified, Package::Granted)
+            .map_or(PackageVerdict::Unspecified, PackageVerdict::Granted)
     }
 
-    /// The limits: the lowest that the user's own files name, or ours where they name none; and what a project lowers of it.
-    pub fn limits(&self) -> Limits {
-        let lowest = |of: fn(&Bounds) -> Option<u64>, ours: Option<u64>| {
+    /// Returns the limits: the lowest that the user's own files set, or the defaults, further lowered by the project's
+    /// file.
+    pub fn limits(&self) -> PolicyLimits {
+        let lowest = |of: fn(&FileLimits) -> Option<u64>, ours: Option<u64>| {
             let of_project = |wanted: bool| {
                 let layers = self.layers.iter();
                 let layers =
@@ -335,7 +322,7 @@ impl Policy {
             let own = of_project(false).or(ours);
             own.into_iter().chain(of_project(true)).min()
         };
-        Limits {
+        PolicyLimits {
             max_tools_per_server: lowest(|limits| limits.max_tools_per_server.map(u64::from), None),
             max_output_bytes: lowest(
                 |limits| limits.max_output_bytes.map(u64::from),
@@ -350,8 +337,8 @@ impl Policy {
         }
     }
 
-    /// What is masked, by all files together.
-    pub fn patterns(&self) -> Vec<Regex> {
+    /// Returns the redaction patterns of all files.
+    pub fn redaction_patterns(&self) -> Vec<Regex> {
         let mut patterns: Vec<Regex> = Vec::new();
         for layer in &self.layers {
             for pattern in &layer.rules.redaction.patterns {
@@ -367,11 +354,11 @@ impl Policy {
     }
 }
 
-/// Where policies are looked for, the strongest first.
-fn candidates(places: &Places) -> Vec<(Origin, PathBuf)> {
+/// Returns the candidate policy files, by descending precedence.
+fn policy_files(places: &ConfigPaths) -> Vec<(Origin, PathBuf)> {
     let mut candidates = Vec::new();
     if let Some(given) = &places.policy {
-        candidates.push((Origin::Given, given.clone()));
+        candidates.push((Origin::Explicit, given.clone()));
     }
     for extension in ["yaml", "json"] {
         if let Some(home) = &places.home {
@@ -388,38 +375,37 @@ fn candidates(places: &Places) -> Vec<(Origin, PathBuf)> {
     candidates
 }
 
-/// The policy that holds now.
+/// The policy in effect, reloaded when its files change.
 #[derive(Debug)]
-pub struct Current {
-    places: Places,
-    state: Mutex<(Arc<Policy>, Watch)>,
+pub struct CurrentPolicy {
+    places: ConfigPaths,
+    state: Mutex<(Arc<Policy>, FileWatch)>,
 }
 
-impl Current {
-    /// Reads it; a file that is refused is an error.
-    pub fn open(places: Places) -> Result<Self, Problem> {
+impl CurrentPolicy {
+    /// Reads the policy; a rejected file is an error.
+    pub fn open(places: ConfigPaths) -> Result<Self, Problem> {
         let policy = Policy::load(&places)?;
-        let watch = Watch::new(policy.files.iter().cloned());
+        let watch = FileWatch::new(policy.files.iter().cloned());
         Ok(Self {
             places,
             state: Mutex::new((Arc::new(policy), watch)),
         })
     }
 
-    /// The policy.
     pub fn get(&self) -> Arc<Policy> {
         Arc::clone(&self.state.lock().0)
     }
 
-    /// Reads it again where a file changed, and says whether it did. What is refused leaves the old one in place, and is
-    /// not tried again before it changes.
+    /// Reloads the policy if a file changed, and returns whether it did. If a file is rejected, the old policy stays in
+    /// effect and the file is not read again until it changes.
     pub fn refresh(&self) -> Result<bool, Problem> {
         let mut state = self.state.lock();
-        if !state.1.changed() {
+        if !state.1.has_changed() {
             return Ok(false);
         }
         let (files, policy) = Policy::read(&self.places);
-        state.1 = Watch::new(files);
+        state.1 = FileWatch::new(files);
         state.0 = Arc::new(policy?);
         Ok(true)
     }

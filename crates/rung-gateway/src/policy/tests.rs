@@ -1,4 +1,4 @@
-//! What policies say, and what they refuse.
+//! Tests of policies, their patterns and their errors.
 
 use std::fs;
 
@@ -7,23 +7,23 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A user's folder and a project in a folder of their own.
-struct World {
+/// A home folder and a project in a temporary folder.
+struct PolicyFixture {
     _folder: TempDir,
-    places: Places,
+    places: ConfigPaths,
 }
 
-impl World {
+impl PolicyFixture {
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let home = folder.path().join("home");
         let project = folder.path().join("project");
         fs::create_dir_all(home.join(".claude")).unwrap();
         fs::create_dir_all(&project).unwrap();
-        let places = Places {
+        let places = ConfigPaths {
             home: Some(home),
             project: Some(project),
-            ..Places::default()
+            ..ConfigPaths::default()
         };
         Self {
             _folder: folder,
@@ -43,7 +43,7 @@ impl World {
         self
     }
 
-    fn given(mut self, text: &str) -> Self {
+    fn explicit(mut self, text: &str) -> Self {
         let file = self.places.home.as_ref().unwrap().join("given.yaml");
         fs::write(&file, text).unwrap();
         self.places.policy = Some(file);
@@ -59,9 +59,9 @@ impl World {
     }
 }
 
-fn tool(id: &str) -> Thing<'_> {
+fn tool(id: &str) -> PolicySubject<'_> {
     let (server, tool) = id.split_once("::").unwrap();
-    Thing::Tool { server, tool }
+    PolicySubject::Tool { server, tool }
 }
 
 #[test]
@@ -117,14 +117,14 @@ fn many_stars_take_no_time() {
     assert!(start.elapsed().as_secs() < 5);
 }
 
-/// The obvious twin: every split is tried.
-fn naive(parts: &[char], text: &[char]) -> bool {
+/// The naive implementation: every split is tried.
+fn naive_match(parts: &[char], text: &[char]) -> bool {
     match parts.split_first() {
         None => text.is_empty(),
-        Some(('*', rest)) => (0..=text.len()).any(|at| naive(rest, &text[at..])),
+        Some(('*', rest)) => (0..=text.len()).any(|at| naive_match(rest, &text[at..])),
         Some((part, rest)) => text
             .split_first()
-            .is_some_and(|(c, after)| (*part == '?' || part == c) && naive(rest, after)),
+            .is_some_and(|(c, after)| (*part == '?' || part == c) && naive_match(rest, after)),
     }
 }
 
@@ -136,7 +136,7 @@ proptest! {
         let parts: Vec<char> = pattern.chars().collect();
         let chars: Vec<char> = text.chars().collect();
         let glob = Glob::try_from(pattern).unwrap();
-        prop_assert_eq!(glob.matches(&text), naive(&parts, &chars));
+        prop_assert_eq!(glob.matches(&text), naive_match(&parts, &chars));
     }
 
     #[test]
@@ -168,9 +168,9 @@ proptest! {
 
 #[test]
 fn nothing_said_allows_everything() {
-    let policy = World::new().load();
+    let policy = PolicyFixture::new().load();
     assert_eq!(policy.verdict(tool("a::b")), Verdict::Allowed(None));
-    let limits = Limits {
+    let limits = PolicyLimits {
         max_tools_per_server: None,
         max_output_bytes: 50_000,
         max_output_tokens: 4_000,
@@ -181,7 +181,7 @@ fn nothing_said_allows_everything() {
 
 #[test]
 fn denied_first_then_the_allowlist() {
-    let world = World::new().user(
+    let world = PolicyFixture::new().user(
         "servers:\n  allowlist: []\n  denylist: [dangerous-server]\n\
          tools:\n  allowlist: ['tenant::get_*', 'tenant::run']\n  denylist:\n    - \"*::run\"\n\
          gateway_tools:\n  denylist: [gateway.provision]\n\
@@ -190,37 +190,37 @@ fn denied_first_then_the_allowlist() {
     );
     let policy = world.load();
     let rows = [
-        (Thing::Server("tenant"), true),
-        (Thing::Server("dangerous-server"), false),
+        (PolicySubject::Server("tenant"), true),
+        (PolicySubject::Server("dangerous-server"), false),
         (tool("tenant::get_it"), true),
         (tool("tenant::run"), false),
         (tool("tenant::put_it"), false),
         (tool("dangerous-server::get_it"), false),
-        (Thing::GatewayTool("gateway.provision"), false),
-        (Thing::GatewayTool("gateway.invoke"), true),
+        (PolicySubject::GatewayTool("gateway.provision"), false),
+        (PolicySubject::GatewayTool("gateway.invoke"), true),
         (
-            Thing::Resource {
+            PolicySubject::Resource {
                 server: "fs",
                 uri: "file:///etc/passwd",
             },
             false,
         ),
         (
-            Thing::Resource {
+            PolicySubject::Resource {
                 server: "fs",
                 uri: "file:///home/x",
             },
             true,
         ),
         (
-            Thing::Prompt {
+            PolicySubject::Prompt {
                 server: "tenant",
                 name: "x",
             },
             true,
         ),
         (
-            Thing::Prompt {
+            PolicySubject::Prompt {
                 server: "other",
                 name: "x",
             },
@@ -234,7 +234,7 @@ fn denied_first_then_the_allowlist() {
 
 #[test]
 fn a_verdict_names_its_rule() {
-    let world = World::new()
+    let world = PolicyFixture::new()
         .user("tools:\n  denylist: ['*::drop_*']\n  allowlist: ['db::*']\n")
         .project(r#"{"tools": {"allowlist": ["db::r*"]}}"#);
     let policy = world.load();
@@ -257,7 +257,7 @@ fn a_verdict_names_its_rule() {
 
 #[test]
 fn a_project_only_narrows() {
-    let world = World::new()
+    let world = PolicyFixture::new()
         .user(
             "servers: {denylist: [bad]}\nlimits: {max_output_bytes: 90000, max_output_tokens: 300}\n\
              redaction: {patterns: [aaa]}\npackages: {denylist: ['evil*']}\n",
@@ -269,33 +269,45 @@ fn a_project_only_narrows() {
                 "packages": {"allowlist": ["*"]}}"#,
         );
     let policy = world.load();
-    assert!(!policy.verdict(Thing::Server("bad")).is_allowed());
-    assert!(policy.verdict(Thing::Server("good")).is_allowed());
-    assert!(!policy.verdict(Thing::Server("other")).is_allowed());
-    let limits = Limits {
+    assert!(!policy.verdict(PolicySubject::Server("bad")).is_allowed());
+    assert!(policy.verdict(PolicySubject::Server("good")).is_allowed());
+    assert!(!policy.verdict(PolicySubject::Server("other")).is_allowed());
+    let limits = PolicyLimits {
         max_tools_per_server: Some(5),
         max_output_bytes: 600,
         max_output_tokens: 300,
     };
     assert_eq!(policy.limits(), limits);
-    let patterns = policy.patterns();
+    let patterns = policy.redaction_patterns();
     let patterns: Vec<_> = patterns.iter().map(Regex::as_str).collect();
     assert_eq!(patterns, ["(?i)aaa", "(?i)bbb"]);
-    assert_eq!(policy.package("left-pad"), Package::Unspecified);
-    assert!(matches!(policy.package("evil-pad"), Package::Denied(_)));
+    assert_eq!(
+        policy.package_verdict("left-pad"),
+        PackageVerdict::Unspecified
+    );
+    assert!(matches!(
+        policy.package_verdict("evil-pad"),
+        PackageVerdict::Denied(_)
+    ));
 }
 
 #[test]
 fn the_user_may_raise_what_we_set() {
-    let world = World::new()
-        .given("limits: {max_output_bytes: 200000}\npackages: {allowlist: ['@own/*']}\n")
+    let world = PolicyFixture::new()
+        .explicit("limits: {max_output_bytes: 200000}\npackages: {allowlist: ['@own/*']}\n")
         .user("limits: {max_output_bytes: 300000}\n");
     let policy = world.load();
     assert_eq!(policy.limits().max_output_bytes, 200_000);
-    assert!(matches!(policy.package("@own/x"), Package::Granted(_)));
-    assert!(matches!(policy.package("other"), Package::Denied(_)));
+    assert!(matches!(
+        policy.package_verdict("@own/x"),
+        PackageVerdict::Granted(_)
+    ));
+    assert!(matches!(
+        policy.package_verdict("other"),
+        PackageVerdict::Denied(_)
+    ));
     let origins: Vec<_> = policy.sources().map(|(origin, _)| origin).collect();
-    assert_eq!(origins, [Origin::Given, Origin::User]);
+    assert_eq!(origins, [Origin::Explicit, Origin::User]);
 }
 
 #[test]
@@ -321,11 +333,15 @@ fn a_bad_file_is_refused_with_its_place() {
             Some(3),
             "unclosed group",
         ),
-        ("redaction:\n  patterns: ['x*']\n", Some(2), "everywhere"),
+        (
+            "redaction:\n  patterns: ['x*']\n",
+            Some(2),
+            "the empty string",
+        ),
         (
             "limits:\n  max_output_bytes: 255\n",
             Some(2),
-            "255 is too little",
+            "255 is too small",
         ),
         ("limits:\n  max_output_tokens: 10\n", Some(2), "takes 256"),
         ("limits:\n  max_tools_per_server: 0\n", Some(2), "nonzero"),
@@ -333,11 +349,11 @@ fn a_bad_file_is_refused_with_its_place() {
         ("servers:\n  denylist: [a]\nservers: {}\n", Some(3), ""),
         ("servers: [\n", None, ""),
         ("- a\n", Some(1), "mapping"),
-        ("", None, "says nothing"),
-        ("# only a remark\n", None, "says nothing"),
+        ("", None, "is empty"),
+        ("# only a remark\n", None, "is empty"),
     ];
     for (text, line, reason) in rows {
-        let problem = World::new().user(text).refusal();
+        let problem = PolicyFixture::new().user(text).refusal();
         assert!(problem.reason.contains(reason), "{text:?}: {problem}");
         assert!(
             !problem.reason.contains('\n') || text.contains("unclosed group"),
@@ -345,32 +361,32 @@ fn a_bad_file_is_refused_with_its_place() {
         );
         if line.is_some() {
             assert_eq!(
-                problem.place.map(|place| place.0),
+                problem.position.map(|place| place.0),
                 line,
                 "{text:?}: {problem}"
             );
         }
         assert!(problem.to_string().contains("gateway-policy.yaml"));
     }
-    let problem = World::new()
+    let problem = PolicyFixture::new()
         .project("{\"tools\": {\n  \"denylist\": [\"[\"]}}")
         .refusal();
-    assert_eq!(problem.place.map(|place| place.0), Some(2), "{problem}");
-    let problem = World::new().project("{\"tools\": {},\n}").refusal();
-    assert_eq!(problem.place.map(|place| place.0), Some(2), "{problem}");
+    assert_eq!(problem.position.map(|place| place.0), Some(2), "{problem}");
+    let problem = PolicyFixture::new().project("{\"tools\": {},\n}").refusal();
+    assert_eq!(problem.position.map(|place| place.0), Some(2), "{problem}");
     assert!(!problem.reason.contains("line 2"), "{problem}");
 }
 
 #[test]
 fn a_file_that_was_asked_for_must_be_there() {
-    let mut world = World::new();
+    let mut world = PolicyFixture::new();
     world.places.policy = Some(world.places.home.as_ref().unwrap().join("none.yaml"));
     assert!(world.refusal().reason.contains("not there"));
 }
 
 #[test]
 fn members_that_are_left_empty_say_nothing() {
-    let policy = World::new()
+    let policy = PolicyFixture::new()
         .user(
             "servers:\n  denylist:\ntools:\n{}\n"
                 .replace("{}\n", "")
@@ -382,9 +398,14 @@ fn members_that_are_left_empty_say_nothing() {
 
 #[test]
 fn a_change_is_taken_and_a_bad_one_is_not() {
-    let world = World::new().user("servers: {denylist: [a]}\n");
-    let current = Current::open(world.places.clone()).unwrap();
-    let denies = |name| !current.get().verdict(Thing::Server(name)).is_allowed();
+    let world = PolicyFixture::new().user("servers: {denylist: [a]}\n");
+    let current = CurrentPolicy::open(world.places.clone()).unwrap();
+    let denies = |name| {
+        !current
+            .get()
+            .verdict(PolicySubject::Server(name))
+            .is_allowed()
+    };
     assert!(denies("a") && !denies("b"));
     assert_eq!(current.refresh(), Ok(false));
     let world = world.user("servers: {denylist: [b]}\n");
@@ -397,7 +418,7 @@ fn a_change_is_taken_and_a_bad_one_is_not() {
     let world = world.user("servers: {denylist: [c]}\n");
     assert_eq!(current.refresh(), Ok(true));
     assert!(denies("c"));
-    // A file that was not there before.
+    // A file that did not exist before.
     let _world = world.project(r#"{"servers": {"denylist": ["d"]}}"#);
     assert_eq!(current.refresh(), Ok(true));
     assert!(denies("c") && denies("d"));

@@ -1,19 +1,19 @@
-//! How documents become an index.
+//! Building the index from documents.
 
 use std::hash::Hasher as _;
 
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::vocabulary::{Term, Vocabulary};
-use super::words::{Stems, WORD_BYTES, Written, folded, is_stop_word, words};
-use super::{Document, Index, Names, Postings};
+use super::words::{MAX_WORD_BYTES, WordStemmer, WordToken, fold_chars, is_stop_word, words};
+use super::{DocumentIndex, DocumentNames, IndexedDocument, Postings};
 
-/// What a field is worth, and what its length does to that.
+/// The weight of a field, and its length normalization.
 struct Field {
     weight: f32,
-    /// Words that are neither many nor few for it.
+    /// Typical number of words.
     usual_words: f32,
-    /// How much length counts, from 0 to 1.
+    /// Strength of length normalization, from 0 to 1.
     by_length: f32,
 }
 
@@ -32,13 +32,13 @@ const SERVER: Field = Field {
     usual_words: 1.0,
     by_length: 0.0,
 };
-/// The beginning of the description, which says what the tool does.
+/// The beginning of the description, which usually says what the tool does.
 const LEAD: Field = Field {
     weight: 1.0,
     usual_words: 8.0,
     by_length: 0.9,
 };
-/// What comes after the beginning of a description: how, when, and when not.
+/// The rest of the description: how and when to use the tool.
 const REST: Field = Field {
     weight: 0.2,
     usual_words: 50.0,
@@ -55,15 +55,15 @@ const ARGUMENT_TEXTS: Field = Field {
     by_length: 0.7,
 };
 
-/// Words of a description that are its beginning.
+/// Number of words in the beginning of a description.
 const LEAD_WORDS: usize = 25;
 
-/// How soon another mention stops counting.
+/// Saturation of repeated mentions.
 const SATURATION: f32 = 1.0;
 
-/// Whether texts are written for machines or for people: people write names of one word with capitals within.
+/// Identifiers, or prose, in which a name of one word may have inner capitals.
 #[derive(Clone, Copy, PartialEq)]
-enum Writing {
+enum TextKind {
     Identifiers,
     Prose,
 }
@@ -76,18 +76,18 @@ struct Builder {
     postings: Vec<(Term, u32, u16)>,
     names: String,
     name_ends: Vec<(u32, u32)>,
-    marks: Vec<(u32, u32)>,
-    /// What each term of the document at hand is worth in it so far.
+    hashes: Vec<(u32, u32)>,
+    /// Weights of the terms in the current document so far.
     weights: FxHashMap<Term, f32>,
-    /// The terms of the field at hand, and how many words there are behind them.
+    /// Terms of the current field, and the number of words they come from.
     field: Vec<Term>,
     field_words: u16,
 }
 
-impl Index {
-    /// The index of these documents.
-    pub fn of<'a>(documents: impl IntoIterator<Item = Document<'a>>) -> Self {
-        let stems = Stems::new();
+impl DocumentIndex {
+    /// Builds the index of these documents.
+    pub fn build<'a>(documents: impl IntoIterator<Item = IndexedDocument<'a>>) -> Self {
+        let stems = WordStemmer::new();
         let mut builder = Builder::default();
         for (number, document) in (0..).zip(documents) {
             builder.add(number, &document, &stems);
@@ -97,25 +97,29 @@ impl Index {
 }
 
 impl Builder {
-    fn add(&mut self, number: u32, document: &Document<'_>, stems: &Stems) {
-        self.text(document.name, Writing::Identifiers, stems);
-        self.pairs_of(document.name, stems);
+    fn add(&mut self, number: u32, document: &IndexedDocument<'_>, stems: &WordStemmer) {
+        self.add_text(document.name, TextKind::Identifiers, stems);
+        self.add_pairs(document.name, stems);
         self.end_field(&NAME);
-        self.text(document.title, Writing::Prose, stems);
+        self.add_text(document.title, TextKind::Prose, stems);
         self.end_field(&TITLE);
-        self.text(document.server, Writing::Identifiers, stems);
+        self.add_text(document.server, TextKind::Identifiers, stems);
         self.end_field(&SERVER);
         let mut description = words(document.description);
-        self.words(description.by_ref().take(LEAD_WORDS), Writing::Prose, stems);
+        self.add_words(
+            description.by_ref().take(LEAD_WORDS),
+            TextKind::Prose,
+            stems,
+        );
         self.end_field(&LEAD);
-        self.words(description, Writing::Prose, stems);
+        self.add_words(description, TextKind::Prose, stems);
         self.end_field(&REST);
         for (name, _) in document.arguments {
-            self.text(name, Writing::Identifiers, stems);
+            self.add_text(name, TextKind::Identifiers, stems);
         }
         self.end_field(&ARGUMENT_NAMES);
         for (_, text) in document.arguments {
-            self.text(text, Writing::Prose, stems);
+            self.add_text(text, TextKind::Prose, stems);
         }
         self.end_field(&ARGUMENT_TEXTS);
         let worths = self.weights.drain().map(|(term, weight)| {
@@ -124,66 +128,69 @@ impl Builder {
             (term, number, worth)
         });
         self.postings.extend(worths);
-        self.name(document);
+        self.add_name(document);
     }
 
-    fn text(&mut self, text: &str, writing: Writing, stems: &Stems) {
-        self.words(words(text), writing, stems);
+    fn add_text(&mut self, text: &str, writing: TextKind, stems: &WordStemmer) {
+        self.add_words(words(text), writing, stems);
     }
 
-    /// Takes words into the field at hand.
-    fn words<'t>(
+    /// Adds words to the current field.
+    fn add_words<'t>(
         &mut self,
-        words: impl Iterator<Item = Written<'t>>,
-        writing: Writing,
-        stems: &Stems,
+        words: impl Iterator<Item = WordToken<'t>>,
+        writing: TextKind,
+        stems: &WordStemmer,
     ) {
         for word in words {
-            let prose = writing == Writing::Prose;
+            let prose = writing == TextKind::Prose;
             let parts = if prose && word.is_name() {
                 vec![word.whole()]
             } else {
                 word.parts()
             };
-            // Whoever gives a name of a word or two means each of them.
+            // Every word of an identifier counts, stop words included.
             let said = parts.iter().filter(|part| !prose || !is_stop_word(part));
             for part in said {
-                self.word(part, stems);
+                self.add_word(part, stems);
                 self.field_words = self.field_words.saturating_add(1);
             }
             let whole = word.whole();
             if parts != [whole.as_str()] {
-                self.word(&whole, stems);
+                self.add_word(&whole, stems);
                 let alone = u16::from(parts.is_empty());
                 self.field_words = self.field_words.saturating_add(alone);
             }
         }
     }
 
-    fn word(&mut self, word: &str, stems: &Stems) {
-        if word.len() <= WORD_BYTES {
+    fn add_word(&mut self, word: &str, stems: &WordStemmer) {
+        if word.len() <= MAX_WORD_BYTES {
             let term = self.term(word, stems);
             self.field.push(term);
         }
     }
 
-    /// Takes what stands side by side in a name into the field at hand.
-    fn pairs_of(&mut self, name: &str, stems: &Stems) {
+    /// Adds the adjacent pairs of a name to the current field.
+    fn add_pairs(&mut self, name: &str, stems: &WordStemmer) {
         let mut before = None;
-        for part in words(name).flat_map(Written::parts) {
-            if part.len() > WORD_BYTES {
+        for part in words(name).flat_map(WordToken::parts) {
+            if part.len() > MAX_WORD_BYTES {
                 continue;
             }
             let term = self.term(&part, stems);
-            self.pair(form(&part), term);
+            self.add_pair(form_term(&part), term);
             if let Some(before) = before.replace(term) {
-                self.pair(before, term);
+                self.add_pair(before, term);
             }
         }
     }
 
-    fn pair(&mut self, one: Term, other: Term) {
-        let term = *self.pairs.entry(pair(one, other)).or_insert(self.terms);
+    fn add_pair(&mut self, one: Term, other: Term) {
+        let term = *self
+            .pairs
+            .entry(ordered_pair(one, other))
+            .or_insert(self.terms);
         self.terms = self.terms.max(term + 1);
         self.field.push(term);
     }
@@ -196,11 +203,11 @@ impl Builder {
         }
     }
 
-    fn term(&mut self, word: &str, stems: &Stems) -> Term {
+    fn term(&mut self, word: &str, stems: &WordStemmer) -> Term {
         if let Some(&term) = self.terms_of_words.get(word) {
             return term;
         }
-        let stem = stems.of(word);
+        let stem = stems.stem(word);
         let known = self.terms_of_words.get(stem.as_ref()).copied();
         let term = known.unwrap_or_else(|| {
             let term = self.terms;
@@ -212,16 +219,17 @@ impl Builder {
         term
     }
 
-    fn name(&mut self, document: &Document<'_>) {
+    fn add_name(&mut self, document: &IndexedDocument<'_>) {
         self.names.push_str(document.server);
         let server_end = offset(self.names.len());
         self.names.push_str(document.name);
         self.name_ends.push((server_end, offset(self.names.len())));
-        let both = folded(document.server).chain(folded(document.name));
-        self.marks.push((mark(folded(document.name)), mark(both)));
+        let both = fold_chars(document.server).chain(fold_chars(document.name));
+        self.hashes
+            .push((name_hash(fold_chars(document.name)), name_hash(both)));
     }
 
-    fn finish(mut self) -> Index {
+    fn finish(mut self) -> DocumentIndex {
         self.postings.sort_unstable();
         let mut starts = vec![0; self.terms as usize + 1];
         for &(term, _, _) in &self.postings {
@@ -234,25 +242,25 @@ impl Builder {
         }
         let mut pairs: Vec<_> = self.pairs.into_iter().collect();
         pairs.sort_unstable();
-        Index {
-            vocabulary: Vocabulary::of(self.terms_of_words.into_iter().collect()),
+        DocumentIndex {
+            vocabulary: Vocabulary::new(self.terms_of_words.into_iter().collect()),
             postings: Postings {
                 starts: starts.into(),
                 documents: self.postings.iter().map(|posting| posting.1).collect(),
-                worths: self.postings.iter().map(|posting| posting.2).collect(),
+                weights: self.postings.iter().map(|posting| posting.2).collect(),
             },
             pairs: pairs.into(),
-            names: Names {
+            names: DocumentNames {
                 text: self.names.into(),
                 ends: self.name_ends.into(),
-                marks: self.marks.into(),
+                hashes: self.hashes.into(),
             },
         }
     }
 }
 
-/// What stands for the form of a word beside its term: a stem does not tell one thing from many, and names do.
-pub(super) fn form(word: &str) -> Term {
+/// Returns a pseudo-term for singular or plural: a stem does not distinguish them, and names do.
+pub(super) fn form_term(word: &str) -> Term {
     if word.ends_with('s') && !word.ends_with("ss") {
         Term::MAX
     } else {
@@ -260,13 +268,13 @@ pub(super) fn form(word: &str) -> Term {
     }
 }
 
-/// Two terms, whichever comes first.
-pub(super) fn pair(one: Term, other: Term) -> (Term, Term) {
+/// Orders two terms.
+pub(super) fn ordered_pair(one: Term, other: Term) -> (Term, Term) {
     (one.min(other), one.max(other))
 }
 
-/// What letters come to. Names that have the same mark are compared.
-pub(super) fn mark(letters: impl Iterator<Item = char>) -> u32 {
+/// Hashes the letters of a name. Names with equal hashes are compared.
+pub(super) fn name_hash(letters: impl Iterator<Item = char>) -> u32 {
     let mut hasher = FxHasher::default();
     for letter in letters {
         hasher.write_u32(letter.into());

@@ -1,13 +1,13 @@
-//! Tools found by what somebody says they should do.
+//! Full-text search over tools.
 //!
-//! Owns: the words of every tool, what each of them is worth, and the order of what is found. Refuses to know: where tools come
-//! from, who asks, and who may see what: that is said by a function, once for each document that matches.
+//! Owns: the words of every tool, their weights, and the order of results. Refuses to know: where tools come from, who the
+//! caller is, and what it may see: a filter function decides that, once for each matching document.
 //!
-//! The laws it keeps: a filter only takes away; the limit only cuts; the exact name of a tool finds that tool first; the same
-//! question to the same documents has the same answer. No text is refused, and none makes a search slow.
+//! The laws it keeps: a filter only removes results; the limit only truncates; the exact name of a tool ranks that tool
+//! first; equal queries over equal documents have equal results. No text is rejected, and none makes a search slow.
 //!
-//! What a word is worth in a document depends on that document alone (lengths are measured against a usual length, not against
-//! an average), so no server can raise its tools by what it writes into others. How rare a word is counts all documents.
+//! The weight of a word in a document depends on that document alone (lengths are compared with a typical length, not an
+//! average), so no server can raise its tools by the texts of others. The rarity of a word counts all documents.
 
 mod build;
 mod search;
@@ -19,69 +19,67 @@ mod words;
 mod tests;
 
 use vocabulary::{Term, Vocabulary};
-pub(crate) use words::Sentence;
+pub(crate) use words::StemmedText;
 
-/// What is searched: documents, numbered in the order in which they came.
+/// The search index. Documents are numbered in the order of insertion.
 #[derive(Default)]
-pub struct Index {
+pub struct DocumentIndex {
     vocabulary: Vocabulary,
     postings: Postings,
-    /// Terms that stand side by side in a name, or a term and the form that it has there, the smaller first, in order; and
-    /// the term that the two are together.
+    /// Adjacent terms of a name, or a term and its grammatical form, sorted, the smaller term first; and the term of the
+    /// pair.
     pairs: Box<[((Term, Term), Term)]>,
-    names: Names,
+    names: DocumentNames,
 }
 
-/// A tool as it is searched.
+/// A tool as it is indexed.
 #[derive(Debug, Clone, Copy)]
-pub struct Document<'a> {
-    /// The name of its server.
+pub struct IndexedDocument<'a> {
     pub server: &'a str,
-    /// Its name there.
+    /// The tool's name on its server.
     pub name: &'a str,
-    /// Its title, or nothing.
+    /// Title, or empty.
     pub title: &'a str,
-    /// Its description, or nothing.
+    /// Description, or empty.
     pub description: &'a str,
-    /// Names and descriptions of its arguments.
+    /// Names and descriptions of the arguments.
     pub arguments: &'a [(&'a str, &'a str)],
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
-    /// The best, in order.
-    pub hits: Vec<Hit>,
-    /// All matches that the filter let through, those that the limit cut among them.
+pub struct SearchResults {
+    /// The best hits, by descending score.
+    pub hits: Vec<DocumentHit>,
+    /// Number of matches that pass the filter, including those cut by the limit.
     pub total: usize,
 }
 
-/// A document that was found.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Hit {
-    /// Its number.
+pub struct DocumentHit {
+    /// The document's number.
     pub document: u32,
-    /// How much of the query it answers, from 0 to 1; more where the query is its name.
+    /// Share of the query that the document matches, from 0 to 1; above 1 if the query is its name.
     pub score: f32,
 }
 
-/// Where each term stands, and what it is worth there.
+/// The documents of each term, with the term's weight in each.
 #[derive(Default)]
 struct Postings {
-    /// Where the postings of each term begin, and after them where the last ones end.
+    /// Start offset of each term's postings, and a final end offset.
     starts: Box<[u32]>,
     documents: Box<[u32]>,
-    /// From nothing to everything that a term can be worth in a document.
-    worths: Box<[u16]>,
+    /// Weights, scaled from 0 to `u16::MAX`.
+    weights: Box<[u16]>,
 }
 
-/// The names of all documents, for the queries that are one.
+/// The names of all documents, to match queries that are a name.
 #[derive(Default)]
-struct Names {
-    /// Server and tool, one after another.
+struct DocumentNames {
+    /// Server and tool names, concatenated.
     text: Box<str>,
-    /// Where the server's name ends, and where the tool's does.
+    /// End offsets of the server's and the tool's name.
     ends: Box<[(u32, u32)]>,
-    /// What the letters and digits of the tool's name come to, and those of both names: most names are told apart by that.
-    marks: Box<[(u32, u32)]>,
+    /// Hashes of the letters and digits of the tool's name, and of both names. Only names with equal hashes are compared.
+    hashes: Box<[(u32, u32)]>,
 }

@@ -1,68 +1,68 @@
-//! How a query finds documents.
+//! Searching the index.
 
 use rustc_hash::FxHashSet;
 
-use super::build::{form, mark, pair};
+use super::build::{form_term, name_hash, ordered_pair};
 use super::synonyms;
 use super::vocabulary::Term;
-use super::words::{READ_WORDS, Stems, WORD_BYTES, Written, folded, is_stop_word, words};
-use super::{Found, Hit, Index};
+use super::words::{
+    MAX_READ_WORDS, MAX_WORD_BYTES, WordStemmer, WordToken, fold_chars, is_stop_word, words,
+};
+use super::{DocumentHit, DocumentIndex, SearchResults};
 
-/// Words of a query that are looked for.
-const ASKED_WORDS: usize = 24;
+/// Maximum words of a query that are searched.
+const MAX_QUERY_WORDS: usize = 24;
 
-/// What a word that means the same is worth, of what the word itself is.
-const SYNONYM: f32 = 0.45;
-/// What a word that the last one begins is worth.
-const COMPLETION: f32 = 0.3;
-/// What a word is worth that one mistake, or two, lead to.
-const MISTAKEN: [f32; 3] = [1.0, 0.7, 0.5];
-/// What two words side by side in a name are worth beyond each of them.
-const PAIR: f32 = 0.6;
-/// What it is worth that a name means one thing or many, as the query does.
-const FORM: f32 = 0.6;
+/// Weight of a synonym, relative to the word itself.
+const SYNONYM_WEIGHT: f32 = 0.45;
+/// Weight of a word of which the last query word is a prefix.
+const COMPLETION_WEIGHT: f32 = 0.3;
+/// Weights of words at an edit distance of 0, 1 and 2.
+const MISSPELLING_WEIGHTS: [f32; 3] = [1.0, 0.7, 0.5];
+/// Additional weight of two adjacent words of a name.
+const PAIR_WEIGHT: f32 = 0.6;
+/// Additional weight of a match in singular or plural form.
+const FORM_WEIGHT: f32 = 0.6;
 
-/// A word of the query.
-struct Asked {
+struct QueryWord {
     word: String,
-    /// What it is a part of, or would be if it were written together with its neighbour.
-    wholes: Vec<Term>,
+    /// Terms of compounds that the word is a part of, as written or joined with its neighbour.
+    compounds: Vec<Term>,
 }
 
-/// A word of the query, in all the ways in which a document can have it.
-struct Clause {
-    /// What it is worth to have it.
+/// A word of the query with all its alternatives.
+struct QueryClause {
     weight: f32,
-    /// Whether a document without it lacks something that was asked for.
-    asked: bool,
-    /// Terms, each with what it is worth of the word itself.
-    ways: Vec<(Term, f32)>,
+    /// True if the clause is a word of the query, so a document without it covers less of the query.
+    is_query_word: bool,
+    /// Terms, each with its weight relative to the word.
+    alternatives: Vec<(Term, f32)>,
 }
 
-/// What a document has of the query.
+/// Score of one document.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     score: f32,
     covered: f32,
-    /// The best way to have the clause at hand.
+    /// Best alternative of the current clause.
     best: f32,
 }
 
-impl Index {
-    /// The best documents for a query, of those that `keep` lets through. An empty query matches all, in order.
+impl DocumentIndex {
+    /// Returns the best documents for a query, of those that `keep` accepts. An empty query matches all, in order.
     ///
-    /// Of what is not let through, nothing is shown; but its words are known, and a word that is known is not taken for a
-    /// misspelt one. Whoever should not even guess that is to be given an index of their own.
-    pub fn search(&self, query: &str, keep: impl Fn(u32) -> bool, limit: usize) -> Found {
+    /// Filtered documents are never returned, but their words affect spelling correction: a known word is not treated as a
+    /// misspelling. A caller that must not be able to infer that needs an index of its own.
+    pub fn search(&self, query: &str, keep: impl Fn(u32) -> bool, limit: usize) -> SearchResults {
         let query = query.trim();
         if query.is_empty() {
-            return self.all(keep, limit);
+            return self.match_all(keep, limit);
         }
-        let mut hits = self.by_words(query);
-        self.by_name(query, &mut hits);
+        let mut hits = self.search_words(query);
+        self.boost_names(query, &mut hits);
         hits.retain(|hit| keep(hit.document));
         let total = hits.len();
-        let order = |one: &Hit, other: &Hit| {
+        let order = |one: &DocumentHit, other: &DocumentHit| {
             let by_score = other.score.total_cmp(&one.score);
             by_score.then(one.document.cmp(&other.document))
         };
@@ -71,11 +71,11 @@ impl Index {
             hits.truncate(limit);
         }
         hits.sort_unstable_by(order);
-        Found { hits, total }
+        SearchResults { hits, total }
     }
 
-    fn all(&self, keep: impl Fn(u32) -> bool, limit: usize) -> Found {
-        let mut found = Found {
+    fn match_all(&self, keep: impl Fn(u32) -> bool, limit: usize) -> SearchResults {
+        let mut found = SearchResults {
             hits: Vec::new(),
             total: 0,
         };
@@ -83,7 +83,7 @@ impl Index {
             if keep(document) {
                 found.total += 1;
                 if found.hits.len() < limit {
-                    found.hits.push(Hit {
+                    found.hits.push(DocumentHit {
                         document,
                         score: 0.0,
                     });
@@ -93,8 +93,8 @@ impl Index {
         found
     }
 
-    /// Documents that have words of the query, in no order.
-    fn by_words(&self, query: &str) -> Vec<Hit> {
+    /// Returns documents that have words of the query, in no order.
+    fn search_words(&self, query: &str) -> Vec<DocumentHit> {
         let clauses = self.clauses(query);
         let mut tallies = vec![Tally::default(); self.names.ends.len()];
         let mut touched: Vec<u32> = Vec::new();
@@ -102,8 +102,8 @@ impl Index {
         let mut most = 0.0;
         let mut asked = 0.0;
         for clause in &clauses {
-            for &(term, factor) in &clause.ways {
-                for (document, worth) in self.postings.of(term) {
+            for &(term, factor) in &clause.alternatives {
+                for (document, worth) in self.postings.get(term) {
                     let tally = &mut tallies[document as usize];
                     if tally.best == 0.0 {
                         touched.push(document);
@@ -112,14 +112,18 @@ impl Index {
                 }
             }
             most += clause.weight;
-            asked += if clause.asked { clause.weight } else { 0.0 };
+            asked += if clause.is_query_word {
+                clause.weight
+            } else {
+                0.0
+            };
             for document in touched.drain(..) {
                 let tally = &mut tallies[document as usize];
                 if tally.score == 0.0 {
                     found.push(document);
                 }
                 tally.score += clause.weight * tally.best;
-                if clause.asked {
+                if clause.is_query_word {
                     tally.covered += clause.weight;
                 }
                 tally.best = 0.0;
@@ -128,7 +132,7 @@ impl Index {
         let hit = |document: u32| {
             let tally = tallies[document as usize];
             let covered: f32 = tally.covered / asked;
-            Hit {
+            DocumentHit {
                 document,
                 score: tally.score / most * covered,
             }
@@ -136,13 +140,13 @@ impl Index {
         found.into_iter().map(hit).collect()
     }
 
-    /// Raises documents of which the query is the name, whether they were found by words or not.
-    fn by_name(&self, query: &str, hits: &mut Vec<Hit>) {
-        let wanted = mark(folded(query));
-        let marks = (0..).zip(&self.names.marks);
+    /// Raises the score of documents whose name is the query, and adds those not found by words.
+    fn boost_names(&self, query: &str, hits: &mut Vec<DocumentHit>) {
+        let wanted = name_hash(fold_chars(query));
+        let marks = (0..).zip(&self.names.hashes);
         let named = marks.filter(|&(_, &(name, both))| name == wanted || both == wanted);
         let mut raised = named
-            .map(|(document, _)| (document, self.names.step(document as usize, query)))
+            .map(|(document, _)| (document, self.names.score_boost(document as usize, query)))
             .filter(|&(_, step)| step > 0.0)
             .peekable();
         if raised.peek().is_none() {
@@ -153,7 +157,7 @@ impl Index {
         for (document, step) in raised {
             match hits[..by_words].binary_search_by_key(&document, |hit| hit.document) {
                 Ok(at) => hits[at].score += step,
-                Err(_) => hits.push(Hit {
+                Err(_) => hits.push(DocumentHit {
                     document,
                     score: step,
                 }),
@@ -161,53 +165,58 @@ impl Index {
         }
     }
 
-    /// What is looked for.
-    fn clauses(&self, query: &str) -> Vec<Clause> {
-        let stems = Stems::new();
-        let asked = self.asked(query, &stems);
+    /// Returns the clauses of a query.
+    fn clauses(&self, query: &str) -> Vec<QueryClause> {
+        let stems = WordStemmer::new();
+        let asked = self.query_words(query, &stems);
         let last = asked.len().checked_sub(1);
         let last = last.filter(|_| query.ends_with(char::is_alphanumeric));
-        let mut clauses: Vec<Clause> = asked
+        let mut clauses: Vec<QueryClause> = asked
             .iter()
             .enumerate()
             .map(|(at, asked)| self.clause(asked, Some(at) == last, &stems))
             .collect();
-        let mut beyond = self.pairs_in(&clauses);
+        let mut beyond = self.pair_clauses(&clauses);
         let forms = asked.iter().zip(&clauses);
-        beyond.extend(forms.filter_map(|(asked, clause)| self.form_of(&asked.word, clause)));
+        beyond.extend(forms.filter_map(|(asked, clause)| self.form_clause(&asked.word, clause)));
         clauses.extend(beyond);
         clauses
     }
 
-    /// The words of the query that say something, each once.
-    fn asked(&self, query: &str, stems: &Stems) -> Vec<Asked> {
-        let mut asked: Vec<Asked> = Vec::new();
-        for written in words(query).take(READ_WORDS) {
-            self.take(written, stems, &mut asked);
+    /// Returns the distinct significant words of the query.
+    fn query_words(&self, query: &str, stems: &WordStemmer) -> Vec<QueryWord> {
+        let mut asked: Vec<QueryWord> = Vec::new();
+        for written in words(query).take(MAX_READ_WORDS) {
+            self.split_query_word(written, stems, &mut asked);
         }
         if !asked.iter().all(|asked| is_stop_word(&asked.word)) {
             asked.retain(|asked| !is_stop_word(&asked.word));
         }
-        asked.retain(|asked| asked.word.len() <= WORD_BYTES);
+        asked.retain(|asked| asked.word.len() <= MAX_WORD_BYTES);
         let mut seen = FxHashSet::default();
-        asked.retain(|asked| seen.insert(stems.of(&asked.word).into_owned()));
-        asked.truncate(ASKED_WORDS);
-        // What one writes apart, another writes together.
+        asked.retain(|asked| seen.insert(stems.stem(&asked.word).into_owned()));
+        asked.truncate(MAX_QUERY_WORDS);
+        // Words written separately may be one word in a document.
         for at in 1..asked.len() {
             let together = [&*asked[at - 1].word, &*asked[at].word].concat();
             if let Some(term) = self.term(&together, stems) {
-                asked[at - 1].wholes.push(term);
-                asked[at].wholes.push(term);
+                asked[at - 1].compounds.push(term);
+                asked[at].compounds.push(term);
             }
         }
         asked
     }
 
-    /// Takes a written word of the query apart.
-    fn take(&self, written: Written<'_>, stems: &Stems, asked: &mut Vec<Asked>) {
+    /// Splits a written word of the query and adds its parts.
+    fn split_query_word(
+        &self,
+        written: WordToken<'_>,
+        stems: &WordStemmer,
+        asked: &mut Vec<QueryWord>,
+    ) {
         let whole = written.whole();
         let term = self.term(&whole, stems);
-        let parts = if let Some(words) = synonyms::long_form(&whole) {
+        let parts = if let Some(words) = synonyms::expand_abbreviation(&whole) {
             words.iter().map(|&word| word.to_owned()).collect()
         } else if written.is_name() && term.is_some() {
             vec![whole]
@@ -216,21 +225,21 @@ impl Index {
             match &parts[..] {
                 [] => vec![whole],
                 [part] if *part == whole && term.is_none() => {
-                    self.split(part).map_or(parts, Vec::from)
+                    self.split_compound(part).map_or(parts, Vec::from)
                 }
                 _ => parts,
             }
         };
-        asked.extend(parts.into_iter().map(|word| Asked {
+        asked.extend(parts.into_iter().map(|word| QueryWord {
             word,
-            wholes: Vec::from_iter(term),
+            compounds: Vec::from_iter(term),
         }));
     }
 
-    /// The two words that an unknown one consists of.
-    fn split(&self, word: &str) -> Option<[String; 2]> {
+    /// Splits an unknown word into two known ones.
+    fn split_compound(&self, word: &str) -> Option<[String; 2]> {
         const SIDE_BYTES: usize = 3;
-        if word.len() > WORD_BYTES {
+        if word.len() > MAX_WORD_BYTES {
             return None;
         }
         let known = |(one, other): &(&str, &str)| {
@@ -242,35 +251,35 @@ impl Index {
         Some([one.to_owned(), other.to_owned()])
     }
 
-    fn clause(&self, asked: &Asked, is_last: bool, stems: &Stems) -> Clause {
+    fn clause(&self, asked: &QueryWord, is_last: bool, stems: &WordStemmer) -> QueryClause {
         let word = &asked.word;
         let own = self.term(word, stems);
         let mut ways: Vec<(Term, f32)> = Vec::new();
-        // What comes first is worth more.
+        // The first alternative for a term has the highest weight.
         let mut offer = |term: Term, factor: f32| {
             if ways.iter().all(|&(offered, _)| offered != term) {
                 ways.push((term, factor));
             }
         };
-        for term in own.into_iter().chain(asked.wholes.iter().copied()) {
+        for term in own.into_iter().chain(asked.compounds.iter().copied()) {
             offer(term, 1.0);
         }
-        let alike = synonyms::alike(&stems.of(word));
+        let alike = synonyms::synonyms_of(&stems.stem(word));
         for term in alike.iter().filter_map(|stem| self.vocabulary.term(stem)) {
-            offer(term, SYNONYM);
+            offer(term, SYNONYM_WEIGHT);
         }
         if is_last {
-            for term in self.vocabulary.beginning_with(word) {
-                offer(term, COMPLETION);
+            for term in self.vocabulary.with_prefix(word) {
+                offer(term, COMPLETION_WEIGHT);
             }
         }
         if ways.is_empty()
-            && let Some((terms, mistakes)) = self.vocabulary.near(word)
+            && let Some((terms, mistakes)) = self.vocabulary.nearest(word)
         {
-            let factor = MISTAKEN[mistakes as usize];
+            let factor = MISSPELLING_WEIGHTS[mistakes as usize];
             ways.extend(terms.into_iter().map(|term| (term, factor)));
         }
-        // A word that nobody has is as rare as can be: what has it not, has less of what was asked.
+        // A word that no document has counts as the rarest: without it a document covers less of the query.
         let documents = match own {
             Some(term) => self.postings.count(term),
             None => ways
@@ -279,63 +288,63 @@ impl Index {
                 .max()
                 .unwrap_or(0),
         };
-        Clause {
+        QueryClause {
             weight: self.rarity(documents),
-            asked: true,
-            ways,
+            is_query_word: true,
+            alternatives: ways,
         }
     }
 
-    /// Neighbours in the query that are neighbours in names.
-    fn pairs_in(&self, clauses: &[Clause]) -> Vec<Clause> {
+    /// Returns clauses for adjacent query words that are adjacent in names.
+    fn pair_clauses(&self, clauses: &[QueryClause]) -> Vec<QueryClause> {
         let mut pairs = Vec::new();
         for sides in clauses.windows(2) {
             let mut ways: Vec<(Term, f32)> = Vec::new();
-            for &(one, one_factor) in &sides[0].ways {
-                for &(other, other_factor) in &sides[1].ways {
-                    let pair = self.pair(one, other);
+            for &(one, one_factor) in &sides[0].alternatives {
+                for &(other, other_factor) in &sides[1].alternatives {
+                    let pair = self.pair_term(one, other);
                     ways.extend(pair.map(|pair| (pair, one_factor * other_factor)));
                 }
             }
             if !ways.is_empty() {
-                let weight = sides[0].weight.min(sides[1].weight) * PAIR;
-                pairs.push(Clause {
+                let weight = sides[0].weight.min(sides[1].weight) * PAIR_WEIGHT;
+                pairs.push(QueryClause {
                     weight,
-                    asked: false,
-                    ways,
+                    is_query_word: false,
+                    alternatives: ways,
                 });
             }
         }
         pairs
     }
 
-    /// The word in names, in the form that it has in the query.
-    fn form_of(&self, word: &str, clause: &Clause) -> Option<Clause> {
-        let form = form(word);
-        let ways = clause.ways.iter().filter_map(|&(term, factor)| {
-            let pair = self.pair(form, term)?;
+    /// Returns the clause for names that have the word in the same grammatical form.
+    fn form_clause(&self, word: &str, clause: &QueryClause) -> Option<QueryClause> {
+        let form = form_term(word);
+        let ways = clause.alternatives.iter().filter_map(|&(term, factor)| {
+            let pair = self.pair_term(form, term)?;
             Some((pair, factor))
         });
         let ways: Vec<(Term, f32)> = ways.collect();
-        (!ways.is_empty()).then_some(Clause {
-            weight: clause.weight * FORM,
-            asked: false,
-            ways,
+        (!ways.is_empty()).then_some(QueryClause {
+            weight: clause.weight * FORM_WEIGHT,
+            is_query_word: false,
+            alternatives: ways,
         })
     }
 
-    fn pair(&self, one: Term, other: Term) -> Option<Term> {
-        let wanted = pair(one, other);
+    fn pair_term(&self, one: Term, other: Term) -> Option<Term> {
+        let wanted = ordered_pair(one, other);
         let place = self.pairs.binary_search_by_key(&wanted, |&(pair, _)| pair);
         place.ok().map(|at| self.pairs[at].1)
     }
 
-    fn term(&self, word: &str, stems: &Stems) -> Option<Term> {
+    fn term(&self, word: &str, stems: &WordStemmer) -> Option<Term> {
         let by_word = self.vocabulary.term(word);
-        by_word.or_else(|| self.vocabulary.term(&stems.of(word)))
+        by_word.or_else(|| self.vocabulary.term(&stems.stem(word)))
     }
 
-    /// What it is worth to be one of so many documents.
+    /// Returns the inverse document frequency for this number of documents.
     #[allow(clippy::cast_precision_loss)]
     fn rarity(&self, documents: usize) -> f32 {
         let all = self.names.ends.len() as f32;
@@ -345,12 +354,12 @@ impl Index {
 }
 
 impl super::Postings {
-    fn of(&self, term: Term) -> impl Iterator<Item = (u32, f32)> {
+    fn get(&self, term: Term) -> impl Iterator<Item = (u32, f32)> {
         let range = self.range(term);
         let documents = self.documents[range.clone()].iter();
         documents
-            .zip(&self.worths[range])
-            // Nothing that was written is worth nothing.
+            .zip(&self.weights[range])
+            // A term that occurs has a weight above zero.
             .map(|(&document, &worth)| (document, f32::from(worth.max(1)) / f32::from(u16::MAX)))
     }
 
@@ -364,10 +373,10 @@ impl super::Postings {
     }
 }
 
-impl super::Names {
-    /// How much it raises a document that its name is the query: letter for letter more than otherwise, with the server's more
-    /// than without.
-    fn step(&self, document: usize, query: &str) -> f32 {
+impl super::DocumentNames {
+    /// Returns the score added if the document's name is the query: more for an exact match, and more with the server's
+    /// name.
+    fn score_boost(&self, document: usize, query: &str) -> f32 {
         let start = document
             .checked_sub(1)
             .map_or(0, |before| self.ends[before].1) as usize;
@@ -381,11 +390,14 @@ impl super::Names {
             4.0
         } else if name.trim() == query {
             3.0
-        } else if folded(query).next().is_none() {
+        } else if fold_chars(query).next().is_none() {
             0.0
-        } else if folded(server).chain(folded(name)).eq(folded(query)) {
+        } else if fold_chars(server)
+            .chain(fold_chars(name))
+            .eq(fold_chars(query))
+        {
             2.0
-        } else if folded(name).eq(folded(query)) {
+        } else if fold_chars(name).eq(fold_chars(query)) {
             1.0
         } else {
             0.0

@@ -1,16 +1,16 @@
-//! Words that mean the same when a tool is looked for.
+//! Synonyms for tool search.
 //!
-//! Owns: one small table. Refuses to know: which of the words any tool has.
+//! Owns: one small table. Refuses to know: which words occur in any tool.
 
 use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::words::Stems;
+use super::words::WordStemmer;
 
-/// Words of a row stand for one another. A word may stand in several rows.
-const ALIKE: [&[&str]; 69] = [
-    // What is done.
+/// The words of a row are synonyms. A word may be in several rows.
+const SYNONYMS: [&[&str]; 69] = [
+    // Actions.
     &["create", "add", "new", "make", "insert"],
     &["create", "open", "start"],
     &["create", "generate", "build"],
@@ -47,7 +47,7 @@ const ALIKE: [&[&str]; 69] = [
     &["restart", "rollout"],
     &["watch", "monitor", "track"],
     &["highlight", "format"],
-    // What it is done to.
+    // Objects.
     &["file", "document"],
     &["folder", "directory", "dir"],
     &["issue", "ticket", "bug"],
@@ -83,8 +83,8 @@ const ALIKE: [&[&str]; 69] = [
     &["label", "tag"],
 ];
 
-/// Short forms of more than a synonym, and what they are short for.
-const SHORT: [(&str, &[&str]); 6] = [
+/// Abbreviations and their long forms.
+const ABBREVIATIONS: [(&str, &[&str]); 6] = [
     ("pr", &["pull", "request"]),
     ("prs", &["pull", "request"]),
     ("mr", &["merge", "request"]),
@@ -93,15 +93,15 @@ const SHORT: [(&str, &[&str]); 6] = [
     ("gh", &["github"]),
 ];
 
-/// The table by stem.
+/// The synonyms by stem.
 static BY_STEM: LazyLock<FxHashMap<String, Vec<String>>> = LazyLock::new(|| {
-    let stems = Stems::new();
+    let stems = WordStemmer::new();
     let mut table: FxHashMap<String, Vec<String>> = FxHashMap::default();
-    for row in ALIKE {
+    for row in SYNONYMS {
         for &word in row {
-            let alike = table.entry(stems.of(word).into_owned()).or_default();
+            let alike = table.entry(stems.stem(word).into_owned()).or_default();
             for &other in row {
-                let other = stems.of(other).into_owned();
+                let other = stems.stem(other).into_owned();
                 if !alike.contains(&other) {
                     alike.push(other);
                 }
@@ -114,14 +114,14 @@ static BY_STEM: LazyLock<FxHashMap<String, Vec<String>>> = LazyLock::new(|| {
     table
 });
 
-/// The stems of words that mean the same as words of this stem.
-pub(super) fn alike(stem: &str) -> &'static [String] {
+/// Returns the stems of the synonyms of words with this stem.
+pub(super) fn synonyms_of(stem: &str) -> &'static [String] {
     BY_STEM.get(stem).map_or(&[], Vec::as_slice)
 }
 
-/// What a word is short for.
-pub(super) fn long_form(word: &str) -> Option<&'static [&'static str]> {
-    SHORT
+/// Returns the long form of an abbreviation.
+pub(super) fn expand_abbreviation(word: &str) -> Option<&'static [&'static str]> {
+    ABBREVIATIONS
         .iter()
         .find(|(short, _)| *short == word)
         .map(|&(_, words)| words)

@@ -1,28 +1,28 @@
-//! Every word of every tool, once.
+//! The distinct words of all tools.
 //!
-//! Owns: which words there are, which of them begin alike and which are nearly alike. Refuses to know: where they stand.
+//! Owns: the set of words, prefix search and fuzzy search in it. Refuses to know: where the words occur.
 //!
-//! The words lie in one string, in order, and beside each are the term that it belongs to (words of one stem are one term) and
-//! the set of its letters. Two words that differ by an edit differ by at most two letters, so nearly all words are ruled out
-//! by one look at a number, and a misspelt word is found without a second index.
+//! The words are stored sorted in one string. Each has its term (words of one stem share a term) and the set of its letters
+//! as a bit mask. One edit changes at most two letters, so comparing masks rules out nearly all words, and a misspelling is
+//! found without a second index.
 
 use std::ops::Range;
 
-/// A set of words of one stem.
+/// The number of a stem, shared by all its words.
 pub(super) type Term = u32;
 
-/// From as many letters on, a word may have one mistake.
+/// Minimum letters of a word that may have one mistake.
 const ONE_MISTAKE_CHARS: usize = 4;
-/// From as many letters on, it may have two.
+/// Minimum letters of a word that may have two mistakes.
 const TWO_MISTAKES_CHARS: usize = 8;
-/// What is longer is not looked for with mistakes: it is no word that somebody typed.
-const MISTAKEN_CHARS: usize = 32;
-/// Words that a beginning stands for, at most.
-const COMPLETIONS: usize = 48;
-/// A beginning has as many letters at least.
-const BEGINNING_CHARS: usize = 2;
+/// Maximum letters for fuzzy search: a longer word was not typed by hand.
+const MAX_FUZZY_CHARS: usize = 32;
+/// Maximum number of words for a prefix.
+const MAX_COMPLETIONS: usize = 48;
+/// Minimum letters of a prefix.
+const MIN_PREFIX_CHARS: usize = 2;
 
-/// The words, in order.
+/// The words, sorted.
 #[derive(Default)]
 pub(super) struct Vocabulary {
     text: Box<str>,
@@ -32,8 +32,7 @@ pub(super) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// The vocabulary of these words.
-    pub(super) fn of(mut words: Vec<(Box<str>, Term)>) -> Self {
+    pub(super) fn new(mut words: Vec<(Box<str>, Term)>) -> Self {
         words.sort_unstable();
         let mut text = String::with_capacity(words.iter().map(|(word, _)| word.len()).sum());
         let mut ends = Vec::with_capacity(words.len());
@@ -45,31 +44,31 @@ impl Vocabulary {
             text: text.into(),
             ends: ends.into(),
             terms: words.iter().map(|&(_, term)| term).collect(),
-            letters: words.iter().map(|(word, _)| letters(word)).collect(),
+            letters: words.iter().map(|(word, _)| letter_set(word)).collect(),
         }
     }
 
-    /// The term of a word.
+    /// Returns the term of a word.
     pub(super) fn term(&self, word: &str) -> Option<Term> {
-        let at = self.first_from(word);
+        let at = self.lower_bound(word);
         (at < self.ends.len() && self.word(at) == word).then(|| self.terms[at])
     }
 
-    /// The terms of words that begin like this one and go on.
-    pub(super) fn beginning_with(&self, beginning: &str) -> impl Iterator<Item = Term> {
-        let from = self.first_from(beginning);
-        let long_enough = beginning.chars().nth(BEGINNING_CHARS - 1).is_some();
+    /// Returns the terms of words with this prefix.
+    pub(super) fn with_prefix(&self, beginning: &str) -> impl Iterator<Item = Term> {
+        let from = self.lower_bound(beginning);
+        let long_enough = beginning.chars().nth(MIN_PREFIX_CHARS - 1).is_some();
         (from..self.ends.len())
             .take_while(move |&at| long_enough && self.word(at).starts_with(beginning))
-            .take(COMPLETIONS)
+            .take(MAX_COMPLETIONS)
             .map(|at| self.terms[at])
     }
 
-    /// The terms of the words that are nearest to a misspelt one, and the mistakes that were made.
-    pub(super) fn near(&self, word: &str) -> Option<(Vec<Term>, u32)> {
+    /// Returns the terms nearest to a misspelt word, and their edit distance.
+    pub(super) fn nearest(&self, word: &str) -> Option<(Vec<Term>, u32)> {
         let chars: Vec<char> = word.chars().collect();
-        // One number is not a misspelling of another.
-        if chars.len() > MISTAKEN_CHARS || chars.iter().any(|c| c.is_numeric()) {
+        // A number is never a misspelling of another.
+        if chars.len() > MAX_FUZZY_CHARS || chars.iter().any(|c| c.is_numeric()) {
             return None;
         }
         let most = [ONE_MISTAKE_CHARS, TWO_MISTAKES_CHARS]
@@ -78,14 +77,14 @@ impl Vocabulary {
         if most == 0 {
             return None;
         }
-        let wanted = letters(word);
+        let wanted = letter_set(word);
         let mut nearest = most;
         let mut found = Vec::new();
         for (at, &letters) in self.letters.iter().enumerate() {
             if (letters ^ wanted).count_ones() > 2 * nearest {
                 continue;
             }
-            let Some(mistakes) = mistakes(&chars, self.word(at), nearest) else {
+            let Some(mistakes) = edit_distance(&chars, self.word(at), nearest) else {
                 continue;
             };
             if mistakes < nearest {
@@ -99,7 +98,7 @@ impl Vocabulary {
         (!found.is_empty()).then_some((found, nearest))
     }
 
-    fn first_from(&self, word: &str) -> usize {
+    fn lower_bound(&self, word: &str) -> usize {
         let mut range = 0..self.ends.len();
         while !range.is_empty() {
             let middle = range.start.midpoint(range.end);
@@ -119,19 +118,20 @@ impl Vocabulary {
     }
 }
 
-/// The set of a word's letters: those of the alphabet have a bit each, and others share them.
-fn letters(word: &str) -> u32 {
+/// Returns the set of a word's letters as a bit mask: each letter of the alphabet has its own bit, other characters share
+/// them.
+fn letter_set(word: &str) -> u32 {
     word.chars()
         .fold(0, |set, c| set | 1 << (u32::from(c) % u32::BITS))
 }
 
-/// Letters left out, put in, exchanged, or swapped with their neighbours between two words, if there are at most as many.
-fn mistakes(one: &[char], other: &str, most: u32) -> Option<u32> {
+/// Returns the edit distance (omission, insertion, substitution, transposition) between two words, if at most `most`.
+fn edit_distance(one: &[char], other: &str, most: u32) -> Option<u32> {
     let other_chars = other.chars().count();
-    if one.len().abs_diff(other_chars) > most as usize || other_chars > MISTAKEN_CHARS {
+    if one.len().abs_diff(other_chars) > most as usize || other_chars > MAX_FUZZY_CHARS {
         return None;
     }
-    let mut two_before = [0_u32; MISTAKEN_CHARS + 1];
+    let mut two_before = [0_u32; MAX_FUZZY_CHARS + 1];
     let mut before = two_before;
     let mut now = two_before;
     for (column, cell) in (0..).zip(&mut before) {
@@ -168,7 +168,7 @@ mod tests {
 
     fn vocabulary(words: &[&str]) -> Vocabulary {
         let words = words.iter().map(|&word| word.into());
-        Vocabulary::of(words.zip(0..).collect())
+        Vocabulary::new(words.zip(0..).collect())
     }
 
     #[test]
@@ -196,16 +196,16 @@ mod tests {
             ("", "", 0, Some(0)),
         ] {
             let chars: Vec<char> = one.chars().collect();
-            assert_eq!(mistakes(&chars, other, most), counted, "{one} {other}");
+            assert_eq!(edit_distance(&chars, other, most), counted, "{one} {other}");
         }
     }
 
     #[test]
     fn the_nearest_words_are_those_with_fewest_mistakes() {
         let vocabulary = vocabulary(&["calendar", "colander", "repository", "file", "2025"]);
-        assert_eq!(vocabulary.near("calender"), Some((vec![0], 1)));
-        assert_eq!(vocabulary.near("repostroy"), Some((vec![2], 2)));
-        assert_eq!(vocabulary.near("fle"), None);
-        assert_eq!(vocabulary.near("2024"), None);
+        assert_eq!(vocabulary.nearest("calender"), Some((vec![0], 1)));
+        assert_eq!(vocabulary.nearest("repostroy"), Some((vec![2], 2)));
+        assert_eq!(vocabulary.nearest("fle"), None);
+        assert_eq!(vocabulary.nearest("2024"), None);
     }
 }

@@ -1,25 +1,25 @@
-//! How a text becomes words.
+//! Splitting text into words.
 //!
-//! Owns: where an identifier is cut, what is said too often to mean anything, and what a word's stem is. Refuses to know: which
-//! field a text stands in, and what a word is worth there.
+//! Owns: where identifiers are split, the stop words and stemming. Refuses to know: the field of a text, and the weight of
+//! a word in it.
 //!
-//! The law it keeps: however an identifier is written (`readFile`, `read_file`, `read-file`), it has the same parts and the same
-//! whole.
+//! The law it keeps: an identifier has the same parts and the same whole in every notation (`readFile`, `read_file`,
+//! `read-file`).
 
 use std::borrow::Cow;
 
 use rust_stemmers::{Algorithm, Stemmer};
 
-/// A word has at most as many bytes; what is longer is no word.
-pub(super) const WORD_BYTES: usize = 64;
+/// Maximum bytes of a word; longer ones are ignored.
+pub(super) const MAX_WORD_BYTES: usize = 64;
 
-/// Words of a query that are read; who says more has said it by then.
-pub(super) const READ_WORDS: usize = 128;
+/// Maximum words of a query that are read.
+pub(super) const MAX_READ_WORDS: usize = 128;
 
-/// What joins the parts of an identifier.
-const JOINTS: [char; 3] = ['_', '-', '.'];
+/// Separators between the parts of an identifier.
+const SEPARATORS: [char; 3] = ['_', '-', '.'];
 
-/// Words that say nothing about a tool, in order: those of every English text, and those with which a task is handed over.
+/// Stop words, sorted: common English words, and words with which tasks are phrased.
 const STOP_WORDS: [&str; 147] = [
     "a", "about", "above", "across", "after", "again", "against", "also", "am", "an", "and", "any",
     "are", "as", "at", "be", "because", "been", "before", "being", "below", "between", "both",
@@ -36,30 +36,29 @@ const STOP_WORDS: [&str; 147] = [
     "without", "would", "you", "your",
 ];
 
-/// Whether a word says nothing.
 pub(super) fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// A word as it was written, which may have parts.
+/// A word as written, which may have parts.
 #[derive(Clone, Copy)]
-pub(super) struct Written<'t>(&'t str);
+pub(super) struct WordToken<'t>(&'t str);
 
-/// The words of a text.
-pub(super) fn words(text: &str) -> impl Iterator<Item = Written<'_>> {
-    text.split(|c: char| !c.is_alphanumeric() && !JOINTS.contains(&c))
-        .map(|word| word.trim_matches(JOINTS))
+/// Splits a text into words.
+pub(super) fn words(text: &str) -> impl Iterator<Item = WordToken<'_>> {
+    text.split(|c: char| !c.is_alphanumeric() && !SEPARATORS.contains(&c))
+        .map(|word| word.trim_matches(SEPARATORS))
         .filter(|word| !word.is_empty())
-        .map(Written)
+        .map(WordToken)
 }
 
-impl<'t> Written<'t> {
-    /// Its parts, in small letters. Single letters and digits are left out where there is more: they mean something only in
-    /// the whole.
+impl<'t> WordToken<'t> {
+    /// Returns the parts in lowercase. Single letters and digits are omitted if there are other parts: they are meaningful
+    /// only in the whole.
     pub(super) fn parts(self) -> Vec<String> {
         let mut parts: Vec<&'t str> = Vec::new();
-        for piece in self.0.split(JOINTS) {
-            cut(piece, &mut parts);
+        for piece in self.0.split(SEPARATORS) {
+            split_identifier(piece, &mut parts);
         }
         if parts.len() > 1 {
             parts.retain(|part| part.chars().nth(1).is_some());
@@ -67,31 +66,31 @@ impl<'t> Written<'t> {
         parts.iter().map(|part| part.to_lowercase()).collect()
     }
 
-    /// All of it without its joints, in small letters.
+    /// Returns the whole word in lowercase, without separators.
     pub(super) fn whole(self) -> String {
-        folded(self.0).collect()
+        fold_chars(self.0).collect()
     }
 
-    /// Whether it is one word for whoever writes prose, capitals within it or not: `GitHub` has nothing to do with hubs.
+    /// Returns true if prose treats it as one word despite inner capitals: `GitHub` has nothing to do with hubs.
     pub(super) fn is_name(self) -> bool {
-        self.0.starts_with(char::is_uppercase) && !self.0.contains(JOINTS)
+        self.0.starts_with(char::is_uppercase) && !self.0.contains(SEPARATORS)
     }
 }
 
-/// The letters and digits of a text, small.
-pub(super) fn folded(text: &str) -> impl Iterator<Item = char> {
+/// Returns the letters and digits of a text in lowercase.
+pub(super) fn fold_chars(text: &str) -> impl Iterator<Item = char> {
     text.chars()
         .filter(|c| c.is_alphanumeric())
         .flat_map(char::to_lowercase)
 }
 
-/// Cuts a piece where letters and digits meet, and where a capital begins a part.
-fn cut<'t>(piece: &'t str, parts: &mut Vec<&'t str>) {
+/// Splits between letters and digits, and before a capital that begins a part.
+fn split_identifier<'t>(piece: &'t str, parts: &mut Vec<&'t str>) {
     let mut start = 0;
     let mut before: Option<char> = None;
     for (at, c) in piece.char_indices() {
         let after = &piece[at + c.len_utf8()..];
-        if before.is_some_and(|before| begins(before, c, after)) {
+        if before.is_some_and(|before| starts_part(before, c, after)) {
             parts.push(&piece[start..at]);
             start = at;
         }
@@ -102,63 +101,64 @@ fn cut<'t>(piece: &'t str, parts: &mut Vec<&'t str>) {
     }
 }
 
-fn begins(before: char, c: char, after: &str) -> bool {
+fn starts_part(before: char, c: char, after: &str) -> bool {
     if before.is_numeric() != c.is_numeric() {
         return true;
     }
     if !c.is_uppercase() {
         return false;
     }
-    // `getURL` and `URLPath` are cut before the last capital that a small letter follows, but `URLs` is the plural of one word.
+    // `getURL` and `URLPath` are split before the last capital followed by a lowercase letter, but `URLs` is the plural of
+    // one word.
     !before.is_uppercase() || (after.starts_with(char::is_lowercase) && after != "s")
 }
 
-/// What somebody says, of which phrases are looked for.
-pub(crate) struct Sentence {
-    stems: Stems,
-    /// In the order in which they were said.
+/// A stemmed text in which phrases are searched.
+pub(crate) struct StemmedText {
+    stems: WordStemmer,
+    /// Stems, in order.
     words: Vec<String>,
 }
 
-impl Sentence {
-    pub(crate) fn of(text: &str) -> Self {
-        let stems = Stems::new();
-        let words = stemmed(&stems, text).take(READ_WORDS).collect();
+impl StemmedText {
+    pub(crate) fn new(text: &str) -> Self {
+        let stems = WordStemmer::new();
+        let words = stem_words(&stems, text).take(MAX_READ_WORDS).collect();
         Self { stems, words }
     }
 
-    /// Whether the words of a phrase are said, one after another.
-    pub(crate) fn has(&self, phrase: &str) -> bool {
-        let phrase: Vec<String> = stemmed(&self.stems, phrase).collect();
-        self.says(&phrase)
+    /// Returns true if the words of a phrase occur in sequence.
+    pub(crate) fn contains_phrase(&self, phrase: &str) -> bool {
+        let phrase: Vec<String> = stem_words(&self.stems, phrase).collect();
+        self.contains_stems(&phrase)
     }
 
-    /// The same of a phrase whose words are stems already.
-    pub(crate) fn says(&self, phrase: &[String]) -> bool {
+    /// Like [`contains_phrase`](Self::contains_phrase), for a phrase of stems.
+    pub(crate) fn contains_stems(&self, phrase: &[String]) -> bool {
         self.words
             .windows(phrase.len().max(1))
             .any(|said| said == phrase)
     }
 
-    /// The stems of its words.
+    /// Returns the stems.
     pub(crate) fn into_stems(self) -> Vec<String> {
         self.words
     }
 }
 
-fn stemmed<'t>(stems: &'t Stems, text: &'t str) -> impl Iterator<Item = String> + 't {
-    words(text).map(|word| stems.of(&word.whole()).into_owned())
+fn stem_words<'t>(stems: &'t WordStemmer, text: &'t str) -> impl Iterator<Item = String> + 't {
+    words(text).map(|word| stems.stem(&word.whole()).into_owned())
 }
 
-/// What brings words to their stems.
-pub(super) struct Stems(Stemmer);
+/// The English stemmer.
+pub(super) struct WordStemmer(Stemmer);
 
-impl Stems {
+impl WordStemmer {
     pub(super) fn new() -> Self {
         Self(Stemmer::create(Algorithm::English))
     }
 
-    pub(super) fn of<'w>(&self, word: &'w str) -> Cow<'w, str> {
+    pub(super) fn stem<'w>(&self, word: &'w str) -> Cow<'w, str> {
         if word.bytes().all(|byte| byte.is_ascii_lowercase()) {
             self.0.stem(word)
         } else {
@@ -195,7 +195,7 @@ mod tests {
             ("x", vec!["x"], "x"),
             ("GRÖSSE", vec!["grösse"], "grösse"),
         ] {
-            let all: Vec<Written> = words(text).collect();
+            let all: Vec<WordToken> = words(text).collect();
             let [word] = all[..] else {
                 panic!("{text} is one word");
             };
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn punctuation_parts_words_and_is_no_part_of_them() {
         let all: Vec<String> = words("“Reads” (a file), e.g. one... -- of_ them!")
-            .map(Written::whole)
+            .map(WordToken::whole)
             .collect();
         assert_eq!(all, ["reads", "a", "file", "eg", "one", "of", "them"]);
     }

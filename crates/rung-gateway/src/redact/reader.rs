@@ -1,10 +1,11 @@
-//! Secrets masked in a document while it is read.
+//! Masking of secrets in a JSON document while it is read.
 //!
-//! Memory does not grow with the document. A string of up to two windows is masked as it would be in a document that is held whole, and so
-//! is every longer one but for this: a pattern is tried on a window at a time. A match of up to one window is found wherever it stands; one
-//! that runs on beyond that masks the rest of its string. Known values are found whatever their length.
+//! Memory use does not grow with the document. A string of up to two windows is masked exactly as in a document held in
+//! memory. In a longer string a pattern is tried on one window at a time: a match of up to one window is found at any
+//! position; a match that extends further masks the rest of its string. Known values are found at any length.
 //!
-//! Whether a long string is a document itself is only known at its end, so the input is read ahead and set back: it must be able to seek.
+//! Only the end of a long string shows whether it is itself a document, so the input is read ahead and rewound: it must be
+//! seekable.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,25 +14,26 @@ use std::ops::Range;
 use serde::de::IgnoredAny;
 
 use super::{
-    BESIDE_NAME_BYTES, Captures, Form, MASK, MAX_DEPTH, Redactor, Spans, secret_of, united,
+    Captures, MASK, MAX_DEPTH, MemberForm, NAMED_VALUE_BYTES, Redactor, Spans, merge_spans,
+    secret_span,
 };
 
-/// The longest match of a pattern that is surely found at any place of a long string.
+/// The longest pattern match that is guaranteed to be found at any position of a long string.
 pub const WINDOW_BYTES: usize = 256 << 10;
-/// What a window may take as it is written: escapes of escapes can take any multiple of what they mean.
+/// Maximum size of a window as written: nested escapes can take any multiple of their content.
 const MAX_WRITTEN_BYTES: usize = 16 << 20;
-/// What is read at once.
+/// Size of one read.
 const CHUNK_BYTES: usize = 64 << 10;
-/// The longest character: what stands before and after a match decides whether it is one.
+/// Maximum bytes of a character. The characters before and after a match decide whether it counts.
 const CHARACTER_BYTES: usize = 4;
 
 impl Redactor {
-    /// The first `bytes` bytes of the input, which are a JSON document, without its secrets.
+    /// Returns a reader of the first `bytes` bytes of the input, a JSON document, with its secrets masked.
     pub fn reader<R: Read + Seek>(&self, input: R, bytes: u64) -> MaskingReader<R> {
         self.reader_within(input, bytes, WINDOW_BYTES)
     }
 
-    /// The same with a window of this size.
+    /// Like [`reader`](Self::reader), with a window of this size.
     pub fn reader_within<R: Read + Seek>(
         &self,
         input: R,
@@ -49,62 +51,62 @@ impl Redactor {
         let longest = reaches.iter().fold(longest_secret, |a, b| a.max(*b));
         MaskingReader {
             redactor: self.clone(),
-            held_bytes: 2 * longest.max(window_bytes) + 4 * CHARACTER_BYTES,
-            reaches,
+            max_held_bytes: 2 * longest.max(window_bytes) + 4 * CHARACTER_BYTES,
+            match_lengths: reaches,
             longest_secret,
-            source: Source {
+            source: JsonInput {
                 input,
-                state: State {
+                state: InputState {
                     left: bytes,
-                    ..State::default()
+                    ..InputState::default()
                 },
             },
-            layers: vec![Layer::default()],
+            layers: vec![JsonLevel::default()],
             out: Vec::new(),
             given: 0,
         }
     }
 }
 
-/// Reads a document without its secrets.
+/// Reads a document with its secrets masked.
 pub struct MaskingReader<R> {
     redactor: Redactor,
-    /// How far a match of each pattern reaches at most.
-    reaches: Vec<usize>,
+    /// The maximum length of a match, per pattern.
+    match_lengths: Vec<usize>,
     longest_secret: usize,
-    /// What is held of a string.
-    held_bytes: usize,
-    source: Source<R>,
-    /// The document, the document in the string of it that is being read, and so on.
-    layers: Vec<Layer>,
+    /// Maximum bytes of a string held in memory.
+    max_held_bytes: usize,
+    source: JsonInput<R>,
+    /// The outer document, the document in its current string, and so on.
+    layers: Vec<JsonLevel>,
     out: Vec<u8>,
-    /// How much of `out` was given away.
+    /// The part of `out` that was already returned.
     given: usize,
 }
 
-/// A document that is being read.
+/// Parse state of one nested document.
 #[derive(Default)]
-struct Layer {
-    /// The string before, while nothing else has come.
-    last: Option<String>,
-    /// The name of the value that comes next.
+struct JsonLevel {
+    /// The preceding string, if nothing but whitespace followed it.
+    last_string: Option<String>,
+    /// The member name of the next value.
     name: Option<String>,
-    /// The long string in which the reader is.
-    text: Option<Text>,
+    /// The long string being read.
+    text: Option<LongString>,
 }
 
-impl Layer {
-    fn pass(&mut self, outside: char) {
+impl JsonLevel {
+    fn track_char(&mut self, outside: char) {
         match outside {
             ' ' | '\t' | '\n' | '\r' => {}
-            ':' => self.name = self.last.take(),
-            _ => (self.last, self.name) = (None, None),
+            ':' => self.name = self.last_string.take(),
+            _ => (self.last_string, self.name) = (None, None),
         }
     }
 }
 
-/// What comes where a document was left.
-enum Outside {
+/// The result of copying up to the next string.
+enum NextStep {
     String,
     More,
     End,
@@ -115,7 +117,7 @@ impl<R: Read + Seek> Read for MaskingReader<R> {
         while self.given == self.out.len() {
             self.out.clear();
             self.given = 0;
-            if buffer.is_empty() || !self.step()? {
+            if buffer.is_empty() || !self.mask_next()? {
                 return Ok(0);
             }
         }
@@ -128,18 +130,18 @@ impl<R: Read + Seek> Read for MaskingReader<R> {
 }
 
 impl<R: Read + Seek> MaskingReader<R> {
-    /// Masks a little more. False at the end.
-    fn step(&mut self) -> io::Result<bool> {
+    /// Masks the next part. Returns false at the end.
+    fn mask_next(&mut self) -> io::Result<bool> {
         let depth = self.layers.len() - 1;
         if self.layers[depth].text.is_some() {
-            self.text_step(depth)?;
+            self.mask_long_string_part(depth)?;
             return Ok(true);
         }
-        match self.pass_outside(depth)? {
-            Outside::String => self.string(depth)?,
-            Outside::More => {}
-            Outside::End if depth == 0 => return Ok(!self.out.is_empty()),
-            Outside::End => {
+        match self.copy_to_string(depth)? {
+            NextStep::String => self.mask_string(depth)?,
+            NextStep::More => {}
+            NextStep::End if depth == 0 => return Ok(!self.out.is_empty()),
+            NextStep::End => {
                 self.layers.pop();
                 self.out.extend_from_slice(&self.source.state.quote);
             }
@@ -147,110 +149,116 @@ impl<R: Read + Seek> MaskingReader<R> {
         Ok(true)
     }
 
-    /// Copies what stands before the next string, with its quote.
-    fn pass_outside(&mut self, depth: usize) -> io::Result<Outside> {
+    /// Copies everything before the next string, and its opening quote.
+    fn copy_to_string(&mut self, depth: usize) -> io::Result<NextStep> {
         let layer = &mut self.layers[depth];
         while self.out.len() < CHUNK_BYTES {
             if depth == 0 {
-                let rest = self.source.rest()?;
+                let rest = self.source.buffered()?;
                 let end = memchr::memchr(b'"', rest).unwrap_or(rest.len());
-                rest[..end].iter().for_each(|b| layer.pass(char::from(*b)));
+                rest[..end]
+                    .iter()
+                    .for_each(|b| layer.track_char(char::from(*b)));
                 self.out.extend_from_slice(&rest[..end]);
                 self.source.state.at += end;
             }
-            match self.source.unit(depth, &mut self.out)? {
-                Some('"') => return Ok(Outside::String),
-                Some(c) => layer.pass(c),
-                None => return Ok(Outside::End),
+            match self.source.next_char(depth, &mut self.out)? {
+                Some('"') => return Ok(NextStep::String),
+                Some(c) => layer.track_char(c),
+                None => return Ok(NextStep::End),
             }
         }
-        Ok(Outside::More)
+        Ok(NextStep::More)
     }
 
-    /// Masks a string from behind its first quote on: all of it, or what is held of it.
-    fn string(&mut self, depth: usize) -> io::Result<()> {
+    /// Masks a string from after its opening quote: all of it, or what fits in memory.
+    fn mask_string(&mut self, depth: usize) -> io::Result<()> {
         let layer = &mut self.layers[depth];
         let name = layer.name.take();
-        layer.last = None;
-        let mut text = Text::default();
+        layer.last_string = None;
+        let mut text = LongString::default();
         let is_whole = self
             .source
-            .fill(depth + 1, self.held_bytes, &mut text.held)?;
+            .read_string(depth + 1, self.max_held_bytes, &mut text.held)?;
         let (redactor, content) = (&self.redactor, &text.held.content);
         if is_whole {
-            redactor.in_string(name.as_deref(), content, depth, &mut text.spans);
+            redactor.find_in_string(name.as_deref(), content, depth, &mut text.spans);
             text.emit(content.len(), &mut self.out);
             self.out.extend_from_slice(&self.source.state.quote);
-            self.layers[depth].last = Some(text.held.content);
+            self.layers[depth].last_string = Some(text.held.content);
             return Ok(());
         }
         if let Some(name) = name {
-            redactor.beside_name_of_long(&name, content, &mut text.spans);
+            redactor.find_beside_name_in_long_value(&name, content, &mut text.spans);
         }
         if depth < MAX_DEPTH && self.source.is_document(depth + 1, &text.held)? {
             if text.spans.is_empty() {
                 self.source.state.put_back(depth + 1, &text.held);
-                self.layers.push(Layer::default());
+                self.layers.push(JsonLevel::default());
                 return Ok(());
             }
-            // A part of it would leave something that is no document.
+            // Masking only a part would leave an invalid document.
             text.spans.push(0..usize::MAX);
         }
-        text.next = vec![Search::default(); self.reaches.len()];
+        text.next = vec![PatternSearch::default(); self.match_lengths.len()];
         self.layers[depth].text = Some(text);
         Ok(())
     }
 
-    /// Masks a little more of a long string.
-    fn text_step(&mut self, depth: usize) -> io::Result<()> {
+    /// Masks the next part of a long string.
+    fn mask_long_string_part(&mut self, depth: usize) -> io::Result<()> {
         let Some(mut text) = self.layers[depth].text.take() else {
             return Ok(());
         };
         let is_whole = self
             .source
-            .fill(depth + 1, self.held_bytes, &mut text.held)?;
+            .read_string(depth + 1, self.max_held_bytes, &mut text.held)?;
         let mut safe = self.search(&mut text, is_whole);
-        if !is_whole && text.held.content.len() < self.held_bytes {
-            // It is written at such length that no more of it can be held.
+        if !is_whole && text.held.content.len() < self.max_held_bytes {
+            // Its escapes take so much space that no more of it can be held.
             text.spans.push(text.at..usize::MAX);
             safe = safe.max(text.at + 1);
         }
         text.emit(safe, &mut self.out);
-        if !is_whole && !text.is_over() {
+        if !is_whole && !text.masks_rest() {
             text.drop_before(safe);
             self.layers[depth].text = Some(text);
             return Ok(());
         }
         if !is_whole {
-            let mut passed = Held::default();
-            while !self.source.fill(depth + 1, CHUNK_BYTES, &mut passed)? {
-                passed = Held::default();
+            let mut passed = StringPart::default();
+            while !self
+                .source
+                .read_string(depth + 1, CHUNK_BYTES, &mut passed)?
+            {
+                passed = StringPart::default();
             }
         }
         self.out.extend_from_slice(&self.source.state.quote);
         Ok(())
     }
 
-    /// Finds what is to be masked in what is held of a long string. Nothing more will be found before the place that it gives back.
-    fn search(&self, text: &mut Text, is_whole: bool) -> usize {
+    /// Finds the spans to mask in the held part of a long string. Returns the offset before which no further span will be
+    /// found.
+    fn search(&self, text: &mut LongString, is_whole: bool) -> usize {
         let content = text.held.content.as_str();
         let end = content.len();
         let mut safe = end;
         if let Some(secrets) = &self.redactor.secrets {
-            let from = content.floor_char_boundary(text.looked);
+            let from = content.floor_char_boundary(text.values_searched);
             let found = secrets.find.find_overlapping_iter(&content[from..]);
             text.spans
                 .extend(found.map(|found| from + found.start()..from + found.end()));
             if !is_whole {
-                text.looked = end.saturating_sub(self.longest_secret);
-                safe = text.looked;
+                text.values_searched = end.saturating_sub(self.longest_secret);
+                safe = text.values_searched;
             }
         }
         let matching: Vec<bool> = match &self.redactor.any {
-            None => vec![true; self.reaches.len()],
+            None => vec![true; self.match_lengths.len()],
             Some(any) => {
                 let found = any.matches(content);
-                (0..self.reaches.len())
+                (0..self.match_lengths.len())
                     .map(|at| found.matched(at))
                     .collect()
             }
@@ -259,7 +267,7 @@ impl<R: Read + Seek> MaskingReader<R> {
             let limit = if is_whole {
                 end + 1
             } else {
-                let reach = self.reaches[at] + CHARACTER_BYTES;
+                let reach = self.match_lengths[at] + CHARACTER_BYTES;
                 content.floor_char_boundary(end.saturating_sub(reach))
             };
             safe = safe.min(limit);
@@ -273,7 +281,7 @@ impl<R: Read + Seek> MaskingReader<R> {
                 if whole.start() >= limit {
                     break;
                 }
-                let mut secret = secret_of(&found);
+                let mut secret = secret_span(&found);
                 search.after(whole.range());
                 if !is_whole && whole.end() + CHARACTER_BYTES > end {
                     secret.end = usize::MAX;
@@ -287,15 +295,15 @@ impl<R: Read + Seek> MaskingReader<R> {
     }
 }
 
-/// Where a pattern is tried next, as an iterator over all matches would.
+/// The position at which a pattern is tried next, as in an iterator over all matches.
 #[derive(Clone, Default)]
-struct Search {
+struct PatternSearch {
     from: usize,
-    /// Where the match before ended: an empty one is none there.
+    /// End of the previous match: an empty match there does not count.
     last_end: Option<usize>,
 }
 
-impl Search {
+impl PatternSearch {
     fn next<'t>(
         &self,
         find: impl Fn(usize) -> Option<Captures<'t>>,
@@ -316,38 +324,37 @@ impl Search {
     }
 }
 
-/// A long string that is being masked. All places are places in what is held.
+/// A long string that is being masked. All offsets are relative to the held part.
 #[derive(Default)]
-struct Text {
-    held: Held,
+struct LongString {
+    held: StringPart,
     spans: Spans,
-    /// Where each pattern is tried next.
-    next: Vec<Search>,
-    /// From where on known values are looked for.
-    looked: usize,
-    /// What is before was given away or masked.
+    next: Vec<PatternSearch>,
+    /// The offset from which known values are searched.
+    values_searched: usize,
+    /// Everything before this offset was emitted or masked.
     at: usize,
-    /// Whether what was last given away is a mask.
+    /// True if the last output was a mask.
     is_masked: bool,
 }
 
-impl Text {
-    /// Whether all that comes is masked.
-    fn is_over(&self) -> bool {
+impl LongString {
+    /// Returns true if the rest of the string is masked.
+    fn masks_rest(&self) -> bool {
         self.at == usize::MAX
     }
 
-    /// Gives away all before `safe`, but for what is masked.
+    /// Emits everything before `safe`, with spans masked.
     fn emit(&mut self, safe: usize, out: &mut Vec<u8>) {
-        let mut walk = Walk::default();
-        for span in united(std::mem::take(&mut self.spans)) {
+        let mut walk = OffsetMap::default();
+        for span in merge_spans(std::mem::take(&mut self.spans)) {
             if span.start >= safe {
                 self.spans.push(span);
                 continue;
             }
             if !self.is_masked || span.start > self.at {
-                let from = walk.to(self.at, &self.held);
-                let to = walk.to(span.start.max(self.at), &self.held);
+                let from = walk.written_offset(self.at, &self.held);
+                let to = walk.written_offset(span.start.max(self.at), &self.held);
                 out.extend_from_slice(&self.held.written[from..to]);
                 out.extend_from_slice(MASK.as_bytes());
             }
@@ -355,14 +362,17 @@ impl Text {
             self.at = self.at.max(span.end);
         }
         if self.at < safe {
-            let (from, to) = (walk.to(self.at, &self.held), walk.to(safe, &self.held));
+            let (from, to) = (
+                walk.written_offset(self.at, &self.held),
+                walk.written_offset(safe, &self.held),
+            );
             out.extend_from_slice(&self.held.written[from..to]);
             self.at = safe;
             self.is_masked = false;
         }
     }
 
-    /// Lets go of what is before, but for the character that decides whether a match begins there.
+    /// Drops everything before `safe`, except the character that decides whether a match begins there.
     fn drop_before(&mut self, safe: usize) {
         let content = &self.held.content;
         let bytes = content.floor_char_boundary(safe.saturating_sub(CHARACTER_BYTES));
@@ -372,28 +382,29 @@ impl Text {
         };
         self.held.drop_front(bytes);
         self.at = less(self.at);
-        self.looked = less(self.looked);
+        self.values_searched = less(self.values_searched);
         for span in &mut self.spans {
             *span = less(span.start)..less(span.end);
         }
         for search in &mut self.next {
             search.from = less(search.from);
-            // An end that is out of sight is none at which anything is found.
+            // An end before the held part no longer affects any match.
             search.last_end = search.last_end.and_then(|end| end.checked_sub(bytes));
         }
     }
 }
 
-/// A part of a string: what it means, and how it is written.
+/// A part of a string: its content and its written form.
 #[derive(Default)]
-struct Held {
+struct StringPart {
     content: String,
     written: Vec<u8>,
-    /// Bytes of content and bytes as written, in turns: those that are as many are the same, others are one character.
+    /// Alternating runs of (content bytes, written bytes): equal lengths mean unescaped text, different lengths one
+    /// character.
     runs: Vec<(usize, usize)>,
 }
 
-impl Held {
+impl StringPart {
     fn push(&mut self, content_bytes: usize, written_bytes: usize) {
         match self.runs.last_mut() {
             Some((content, written)) if content == written && content_bytes == written_bytes => {
@@ -405,8 +416,8 @@ impl Held {
     }
 
     fn drop_front(&mut self, bytes: usize) {
-        let mut walk = Walk::default();
-        let written = walk.to(bytes, self);
+        let mut walk = OffsetMap::default();
+        let written = walk.written_offset(bytes, self);
         self.runs.drain(..walk.run);
         if let Some(first) = self.runs.first_mut().filter(|_| bytes > walk.content) {
             first.0 -= bytes - walk.content;
@@ -417,17 +428,17 @@ impl Held {
     }
 }
 
-/// Goes through a part of a string, from places in its content to places as it is written.
+/// Maps increasing content offsets to offsets in the written form.
 #[derive(Default)]
-struct Walk {
+struct OffsetMap {
     run: usize,
     content: usize,
     written: usize,
 }
 
-impl Walk {
-    /// The place as it is written. None may be before the one that was asked for last.
-    fn to(&mut self, place: usize, held: &Held) -> usize {
+impl OffsetMap {
+    /// Returns the written offset. Offsets must not decrease between calls.
+    fn written_offset(&mut self, place: usize, held: &StringPart) -> usize {
         while let Some((content, written)) = held.runs.get(self.run)
             && self.content + content <= place
         {
@@ -439,74 +450,74 @@ impl Walk {
     }
 }
 
-/// Where the document comes from.
-struct Source<R> {
+/// The input of the document.
+struct JsonInput<R> {
     input: R,
-    state: State,
+    state: InputState,
 }
 
-/// What is set back after the input was read ahead.
+/// The state that is restored after reading ahead.
 #[derive(Clone, Default)]
-struct State {
+struct InputState {
     buffer: Vec<u8>,
     at: usize,
-    /// Bytes that are still to be read.
+    /// Bytes still to be read.
     left: u64,
-    /// What was read ahead of the content of the strings, of the document itself first.
-    ahead: Vec<Ahead>,
-    /// How the quote is written that ended the last string.
+    /// Characters read ahead, per nesting depth, the document itself first.
+    ahead: Vec<Lookahead>,
+    /// The written form of the quote that ended the last string.
     quote: Vec<u8>,
 }
 
 #[derive(Clone, Default)]
-struct Ahead {
-    /// Characters, with the bytes in which each is written.
+struct Lookahead {
+    /// Characters, each with its number of written bytes.
     units: VecDeque<(char, usize)>,
     written: VecDeque<u8>,
 }
 
-impl State {
-    fn ahead(&mut self, depth: usize) -> &mut Ahead {
+impl InputState {
+    fn ahead(&mut self, depth: usize) -> &mut Lookahead {
         if self.ahead.len() <= depth {
-            self.ahead.resize_with(depth + 1, Ahead::default);
+            self.ahead.resize_with(depth + 1, Lookahead::default);
         }
         &mut self.ahead[depth]
     }
 
-    fn put_back(&mut self, depth: usize, held: &Held) {
+    fn put_back(&mut self, depth: usize, held: &StringPart) {
         let ahead = self.ahead(depth);
-        let mut walk = Walk::default();
+        let mut walk = OffsetMap::default();
         for (at, c) in held.content.char_indices() {
-            let from = walk.to(at, held);
-            let to = walk.to(at + c.len_utf8(), held);
+            let from = walk.written_offset(at, held);
+            let to = walk.written_offset(at + c.len_utf8(), held);
             ahead.units.push_back((c, to - from));
         }
         ahead.written.extend(&held.written);
     }
 }
 
-fn cut_off() -> io::Error {
+fn unexpected_end() -> io::Error {
     io::Error::new(
         io::ErrorKind::UnexpectedEof,
         "the document ends in a string",
     )
 }
 
-fn not_text() -> io::Error {
+fn not_utf8() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the document is not UTF-8")
 }
 
-impl<R: Read + Seek> Source<R> {
-    /// What is in the buffer, which is filled where it was empty.
-    fn rest(&mut self) -> io::Result<&[u8]> {
+impl<R: Read + Seek> JsonInput<R> {
+    /// Returns the buffered bytes, after filling an empty buffer.
+    fn buffered(&mut self) -> io::Result<&[u8]> {
         if self.state.at == self.state.buffer.len() {
-            self.more()?;
+            self.fill_buffer()?;
         }
         Ok(&self.state.buffer[self.state.at..])
     }
 
-    /// Reads on. False at the end.
-    fn more(&mut self) -> io::Result<bool> {
+    /// Reads more input. Returns false at the end.
+    fn fill_buffer(&mut self) -> io::Result<bool> {
         let state = &mut self.state;
         state.buffer.drain(..state.at);
         state.at = 0;
@@ -525,36 +536,36 @@ impl<R: Read + Seek> Source<R> {
         read.map(|bytes| bytes > 0)
     }
 
-    /// The next character at this depth, and how it is written: 0 is the document, 1 the string of it that is being read, 2 the string of
-    /// the document in that. `None` at the end.
-    fn unit(&mut self, depth: usize, written: &mut Vec<u8>) -> io::Result<Option<char>> {
+    /// Returns the next character at this depth and appends its written form: depth 0 is the document, 1 its current
+    /// string, 2 the current string of the document in that. Returns `None` at the end.
+    fn next_char(&mut self, depth: usize, written: &mut Vec<u8>) -> io::Result<Option<char>> {
         let ahead = self.state.ahead(depth);
         if let Some((c, bytes)) = ahead.units.pop_front() {
             written.extend(ahead.written.drain(..bytes));
             return Ok(Some(c));
         }
-        self.new_unit(depth, written)
+        self.read_char(depth, written)
     }
 
-    fn new_unit(&mut self, depth: usize, written: &mut Vec<u8>) -> io::Result<Option<char>> {
+    fn read_char(&mut self, depth: usize, written: &mut Vec<u8>) -> io::Result<Option<char>> {
         let Some(outer) = depth.checked_sub(1) else {
-            return self.character(written);
+            return self.read_utf8_char(written);
         };
         let start = written.len();
-        let c = self.unit(outer, written)?.ok_or_else(cut_off)?;
+        let c = self.next_char(outer, written)?.ok_or_else(unexpected_end)?;
         match c {
             '"' => {
                 self.state.quote = written.split_off(start);
                 Ok(None)
             }
-            '\\' => self.escaped(outer, written).map(Some),
+            '\\' => self.read_escape(outer, written).map(Some),
             c => Ok(Some(c)),
         }
     }
 
-    /// The character of an escape, from behind its mark on.
-    fn escaped(&mut self, outer: usize, written: &mut Vec<u8>) -> io::Result<char> {
-        let kind = self.unit(outer, written)?.ok_or_else(cut_off)?;
+    /// Reads the character of an escape, from after its backslash.
+    fn read_escape(&mut self, outer: usize, written: &mut Vec<u8>) -> io::Result<char> {
+        let kind = self.next_char(outer, written)?.ok_or_else(unexpected_end)?;
         Ok(match kind {
             'b' => '\u{8}',
             'f' => '\u{c}',
@@ -564,18 +575,18 @@ impl<R: Read + Seek> Source<R> {
             'u' => {
                 let mut first = 0;
                 for _ in 0..4 {
-                    let digit = self.unit(outer, written)?.ok_or_else(cut_off)?;
+                    let digit = self.next_char(outer, written)?.ok_or_else(unexpected_end)?;
                     first = first << 4 | digit.to_digit(16).unwrap_or_default();
                 }
                 let low = match first {
-                    0xD800..0xDC00 => self.low_surrogate(outer)?,
+                    0xD800..0xDC00 => self.peek_low_surrogate(outer)?,
                     _ => None,
                 };
                 let Some(low) = low else {
                     return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
                 };
                 for _ in 0..6 {
-                    self.unit(outer, written)?;
+                    self.next_char(outer, written)?;
                 }
                 let both = 0x1_0000 + ((first - 0xD800) << 10) + (low - 0xDC00);
                 char::from_u32(both).unwrap_or(char::REPLACEMENT_CHARACTER)
@@ -584,14 +595,16 @@ impl<R: Read + Seek> Source<R> {
         })
     }
 
-    /// The second half of a pair, where it follows. It is looked at and not read.
-    fn low_surrogate(&mut self, outer: usize) -> io::Result<Option<u32>> {
+    /// Returns the low surrogate that follows, without consuming it.
+    fn peek_low_surrogate(&mut self, outer: usize) -> io::Result<Option<u32>> {
         let mut unit = 0;
         for at in 0..6 {
             if self.state.ahead(outer).units.len() <= at {
                 let mut written = Vec::new();
-                // The string that this is in has to end first.
-                let c = self.new_unit(outer, &mut written)?.ok_or_else(cut_off)?;
+                // The enclosing string must end first.
+                let c = self
+                    .read_char(outer, &mut written)?
+                    .ok_or_else(unexpected_end)?;
                 let ahead = self.state.ahead(outer);
                 ahead.units.push_back((c, written.len()));
                 ahead.written.extend(written);
@@ -606,10 +619,10 @@ impl<R: Read + Seek> Source<R> {
         Ok(Some(unit).filter(|unit| (0xDC00..0xE000).contains(unit)))
     }
 
-    /// The next character of the document itself.
-    fn character(&mut self, written: &mut Vec<u8>) -> io::Result<Option<char>> {
+    /// Reads the next character of the outermost document.
+    fn read_utf8_char(&mut self, written: &mut Vec<u8>) -> io::Result<Option<char>> {
         loop {
-            let rest = self.rest()?;
+            let rest = self.buffered()?;
             let Some(&first) = rest.first() else {
                 return Ok(None);
             };
@@ -620,12 +633,12 @@ impl<R: Read + Seek> Source<R> {
                 _ => 4,
             };
             let Some(text) = rest.get(..bytes).map(std::str::from_utf8) else {
-                if self.more()? {
+                if self.fill_buffer()? {
                     continue;
                 }
-                return Err(not_text());
+                return Err(not_utf8());
             };
-            let text = text.map_err(|_| not_text())?;
+            let text = text.map_err(|_| not_utf8())?;
             written.extend_from_slice(text.as_bytes());
             let c = text.chars().next();
             self.state.at += bytes;
@@ -633,12 +646,17 @@ impl<R: Read + Seek> Source<R> {
         }
     }
 
-    /// Reads on in the string at this depth until so much of it is held. True where it has ended.
-    fn fill(&mut self, depth: usize, bytes: usize, held: &mut Held) -> io::Result<bool> {
+    /// Reads the string at this depth until `bytes` bytes of content are held. Returns true if the string ended.
+    fn read_string(
+        &mut self,
+        depth: usize,
+        bytes: usize,
+        held: &mut StringPart,
+    ) -> io::Result<bool> {
         while held.content.len() < bytes && held.written.len() < MAX_WRITTEN_BYTES {
-            if depth == 1 && self.is_plain() {
+            if depth == 1 && self.has_no_lookahead() {
                 let wanted = bytes - held.content.len();
-                let rest = self.rest()?;
+                let rest = self.buffered()?;
                 let rest = &rest[..rest.len().min(wanted)];
                 let end = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
                 let plain = match std::str::from_utf8(&rest[..end]) {
@@ -657,7 +675,7 @@ impl<R: Read + Seek> Source<R> {
                 }
             }
             let before = held.written.len();
-            let Some(c) = self.unit(depth, &mut held.written)? else {
+            let Some(c) = self.next_char(depth, &mut held.written)? else {
                 return Ok(true);
             };
             held.content.push(c);
@@ -666,25 +684,25 @@ impl<R: Read + Seek> Source<R> {
         Ok(false)
     }
 
-    /// Whether nothing was read ahead of the outermost string.
-    fn is_plain(&self) -> bool {
+    /// Returns true if nothing was read ahead of the outermost string.
+    fn has_no_lookahead(&self) -> bool {
         let ahead = self.state.ahead.iter();
         ahead.take(2).all(|ahead| ahead.units.is_empty())
     }
 
-    /// Whether the string at this depth, of which so much is held, is a document. Nothing counts as read.
-    fn is_document(&mut self, depth: usize, held: &Held) -> io::Result<bool> {
+    /// Returns true if the string at this depth, whose beginning is `held`, is a document. Nothing is consumed.
+    fn is_document(&mut self, depth: usize, held: &StringPart) -> io::Result<bool> {
         if !held.content.trim_start().starts_with(['{', '[']) {
             return Ok(false);
         }
         let place = self.input.stream_position()?;
         let state = self.state.clone();
-        let rest = Content {
+        let rest = StringContent {
             source: self,
             depth,
-            held: Held::default(),
+            held: StringPart::default(),
             given: 0,
-            is_over: false,
+            is_at_end: false,
         };
         let all = held.content.as_bytes().chain(rest);
         let is_document = serde_json::from_reader::<_, IgnoredAny>(all).is_ok();
@@ -694,23 +712,25 @@ impl<R: Read + Seek> Source<R> {
     }
 }
 
-/// The rest of a string, as what it means.
-struct Content<'s, R> {
-    source: &'s mut Source<R>,
+/// Reads the content of the rest of a string.
+struct StringContent<'s, R> {
+    source: &'s mut JsonInput<R>,
     depth: usize,
-    held: Held,
+    held: StringPart,
     given: usize,
-    is_over: bool,
+    is_at_end: bool,
 }
 
-impl<R: Read + Seek> Read for Content<'_, R> {
+impl<R: Read + Seek> Read for StringContent<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.given == self.held.content.len() {
-            if self.is_over {
+            if self.is_at_end {
                 return Ok(0);
             }
-            (self.held, self.given) = (Held::default(), 0);
-            self.is_over = self.source.fill(self.depth, CHUNK_BYTES, &mut self.held)?;
+            (self.held, self.given) = (StringPart::default(), 0);
+            self.is_at_end = self
+                .source
+                .read_string(self.depth, CHUNK_BYTES, &mut self.held)?;
         }
         let next = &self.held.content.as_bytes()[self.given..];
         let bytes = next.len().min(buffer.len());
@@ -721,10 +741,10 @@ impl<R: Read + Seek> Read for Content<'_, R> {
 }
 
 impl Redactor {
-    /// Finds what begins in the name of a member and reaches into its long value, of which this is the beginning.
-    fn beside_name_of_long(&self, name: &str, content: &str, spans: &mut Spans) {
-        for form in Form::ALL {
-            self.beside_name(form, name, content, BESIDE_NAME_BYTES, true, spans);
+    /// Finds matches that begin in a member's name and extend into its long value, of which `content` is the beginning.
+    fn find_beside_name_in_long_value(&self, name: &str, content: &str, spans: &mut Spans) {
+        for form in MemberForm::ALL {
+            self.find_in_member(form, name, content, NAMED_VALUE_BYTES, true, spans);
         }
     }
 }

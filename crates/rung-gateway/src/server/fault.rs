@@ -1,4 +1,4 @@
-//! How a server failed: what is noted of it, and what callers are told to do.
+//! Failures of a server: what is recorded, and the fault with its hint for the caller.
 
 use std::time::Duration;
 
@@ -7,83 +7,89 @@ use rung_fault::{Code, Detail, Fault};
 use rung_mcp::connect::Error;
 use serde_json::json;
 
-use super::{Server, Trouble};
-use crate::auth::Auth;
-use crate::definition::Withheld;
+use super::{LastError, Server};
+use crate::auth::AuthRequirement;
+use crate::definition::WithheldReason;
 
 impl Server {
-    /// The fault of a server that could not be opened, noted down.
-    pub(crate) fn failed(&self, error: &Error) -> Fault {
-        self.note(error);
+    /// Records that the server could not be opened and returns the fault.
+    pub(crate) fn record_failure(&self, error: &Error) -> Fault {
+        self.record_error(error);
         self.fault(error.clone())
     }
 
-    /// The fault of a server that did not list what it has, noted down. Nothing was called, so that no outcome is unknown.
-    pub(super) fn not_listed(&self, error: &Error) -> Fault {
-        let Error::Late { server } = error else {
-            return self.failed(error);
+    /// Records that the server did not list what it offers and returns the fault. No tool was called, so no outcome is unknown.
+    pub(super) fn record_listing_failure(&self, error: &Error) -> Fault {
+        let Error::TimedOut { server } = error else {
+            return self.record_failure(error);
         };
-        let within = self.common.opening.as_secs_f64();
-        let words = self.last_words();
+        let within = self.context.start_timeout.as_secs_f64();
+        let words = self.stderr_tail();
         let words = words.lines().last().unwrap_or_default();
         let words = if words.is_empty() {
             String::new()
         } else {
-            format!("; its last line of stderr: {words}")
+            format!("; last line of stderr: {words}")
         };
-        self.failed(&Error::Unavailable {
+        self.record_failure(&Error::Unavailable {
             server: server.clone(),
-            why: format!("it started and did not answer tools/list within {within} s{words}"),
+            why: format!(
+                "the server started, but did not answer tools/list within {within} s{words}"
+            ),
         })
     }
 
-    /// What it wants, where it refused for want of something.
-    fn wanted(&self, error: &Error) -> Option<Auth> {
-        Auth::wanted(error, &self.written().sign_in, &self.definition.secrets)
+    /// Returns what the server requires, if it refused for lack of a credential or of a visited page.
+    fn required_auth(&self, error: &Error) -> Option<AuthRequirement> {
+        AuthRequirement::from_error(
+            error,
+            &self.config_source().sign_in,
+            &self.definition.secrets,
+        )
     }
 
-    /// Notes how it failed, until it is started again.
-    fn note(&self, error: &Error) {
+    /// Records the failure until the next start.
+    fn record_error(&self, error: &Error) {
         let why = error.to_string();
         tracing::warn!(server = %self.name(), %why, "failed");
-        *self.trouble.lock() = Some(Trouble {
-            why,
+        *self.last_error.lock() = Some(LastError {
+            message: why,
             at_ms: crate::now_ms(),
-            // What is meant for one caller is not for whoever asks how the server is.
-            auth: self.wanted(error).filter(|auth| !auth.is_callers()),
+            // An elicitation for one caller is not shown to those who query the server's state.
+            auth: self
+                .required_auth(error)
+                .filter(|auth| !auth.is_for_caller_only()),
         });
     }
 
-    /// The fault of a call, with what to do next.
+    /// Converts an error of a call into a fault with a hint.
     pub(crate) fn fault(&self, error: Error) -> Fault {
         let name = self.name();
         if matches!(error, Error::Lost { .. }) {
-            self.note(&error);
+            self.record_error(&error);
         }
         let hint = match &error {
             Error::Unavailable { .. } => format!(
-                "gateway.health {{\"server\":\"{name}\"}} shows more; when its cause is mended, call again: it is started anew"
+                "gateway.health {{\"server\":\"{name}\"}} shows the cause; once it is fixed, call again: the call starts the server"
             ),
-            Error::Unauthorized { .. } => {
-                format!("give {name} its credential in the configuration, then call again")
-            }
+            Error::Unauthorized { .. } => self.credential_hint(),
             Error::Lost { .. } => {
-                "look whether it was done before you do it again; the server is started anew when it is next called".to_owned()
+                "check whether the call took effect before you repeat it; the next call starts the server again".to_owned()
             }
-            Error::Late { .. } => {
-                "look whether it was done before you do it again, with a longer options.timeout_ms if need be".to_owned()
+            Error::TimedOut { .. } => {
+                "check whether the call took effect before you repeat it; repeat it with a longer options.timeout_ms if necessary".to_owned()
             }
             Error::Refused { .. } => format!(
-                "gateway.describe says what the tool takes; gateway.catalog_search lists what {name} has"
+                "gateway.describe shows the arguments of the tool; gateway.catalog_search finds the tools of {name}"
             ),
-            Error::Unanswered { .. } => return error.into(),
+            Error::UnsupportedRequest { .. } => return error.into(),
             Error::Unusable { .. } => {
-                format!("gateway.restart_server {{\"server_name\":\"{name}\"}} starts it anew")
+                format!("gateway.restart_server {{\"server_name\":\"{name}\"}} restarts the server")
             }
         };
-        let auth = self.wanted(&error);
+        let auth = self.required_auth(&error);
         let hint = match &auth {
-            Some(auth) if auth.is_callers() => {
+            Some(auth) if auth.is_for_caller_only() => {
                 "ask the user to open the url of url_elicitations, then call again".to_owned()
             }
             _ => hint,
@@ -99,38 +105,76 @@ impl Server {
         }
     }
 
-    /// The fault of a call that was not sent, because the server took too long to get ready for it.
-    pub(crate) fn not_ready(&self, within: Duration) -> Fault {
+    /// Returns the fault of a call that was not sent because the server did not get ready in time.
+    pub(crate) fn not_ready_fault(&self, within: Duration) -> Fault {
         let name = self.name();
         let why = format!(
-            "{name} did not get ready within {} s; nothing was sent to it",
+            "{name} was not ready within {} s; the call was not sent",
             within.as_secs_f64()
         );
         Fault::new(Code::SourceUnavailable, why).with_hint(format!(
-            "its start goes on: call again, with a longer options.timeout_ms if need be; gateway.health {{\"server\":\"{name}\"}} shows how it is"
+            "the server continues to start: call again, with a longer options.timeout_ms if necessary; gateway.health {{\"server\":\"{name}\"}} shows its state"
         ))
     }
 
-    pub(super) fn held_back(&self, withheld: &Withheld, permit: &Permit) -> Fault {
+    /// Returns where the user sets the variables of its entry.
+    pub(crate) fn value_files(&self) -> &'static str {
+        match self.config_source().origin {
+            "project" => "~/.config/pmcp/pmcp.env, or in .env.pmcp in the project's folder",
+            _ => "~/.config/pmcp/pmcp.env",
+        }
+    }
+
+    /// Returns what the user does about a server that refuses its credential or has none.
+    pub(crate) fn credential_hint(&self) -> String {
+        let (name, files) = (self.name(), self.value_files());
+        let variables = self.definition.variables.join(", ");
+        if self.config_source().origin == "settings" {
+            // An entry of the settings has neither headers nor variables.
+            return format!(
+                "ask the user to define {name} in ~/.mcp.json instead, with a variable for its credential in `headers` or `env` and its value in {files}; then call again"
+            );
+        }
+        if variables.is_empty() {
+            return format!(
+                "ask the user to add a variable for the credential to `headers` or `env` of {name} in its .mcp.json and to set it in {files}; then call again"
+            );
+        }
+        format!("ask the user to set a valid {variables} in {files}, then call again")
+    }
+
+    pub(super) fn withheld_fault(&self, withheld: &WithheldReason, permit: &Permit) -> Fault {
         let name = self.name();
         match withheld {
-            Withheld::Untrusted => {
-                let why = format!("{name} comes from a project's file, and nobody has approved it");
+            WithheldReason::Untrusted => {
+                let why = format!("{name} is defined in a project's file and is not approved");
                 Fault::new(Code::SourceUnavailable, why)
                     .with_hint(format!("ask the user to run `rung gateway trust {name}`"))
             }
-            Withheld::Missing(variables) => {
-                let auth = Auth::missing(variables, &self.written().sign_in);
+            WithheldReason::UntrustedSettings => {
+                let why =
+                    format!("{name} is defined in the project's rung.toml, which is not approved");
+                Fault::new(Code::SourceUnavailable, why)
+                    .with_hint("ask the user to run `rung config trust`")
+            }
+            WithheldReason::MissingVariables(variables) => {
+                let auth =
+                    AuthRequirement::missing_variables(variables, &self.config_source().sign_in);
                 let variables = variables.join(", ");
-                let why = format!("{name} needs variables that have no value: {variables}");
+                let why = format!("{name} needs variables that are not set: {variables}");
                 Fault::new(Code::SourceUnauthorized, why)
-                    .with_hint(format!("ask the user to set {variables}, then call again"))
+                    .with_hint(format!(
+                        "ask the user to set {variables} in {}, then call again",
+                        self.value_files()
+                    ))
                     .with(Detail::Auth, json!(auth))
             }
-            Withheld::Unusable(why) => {
-                let file = self.file_for(permit).map(|file| format!(" ({file})"));
+            WithheldReason::Unusable(why) => {
+                let file = self
+                    .config_file_for(permit)
+                    .map(|file| format!(" ({file})"));
                 let file = file.unwrap_or_default();
-                let why = format!("{name} cannot be reached: {why}{file}");
+                let why = format!("{name} cannot be used: {why}{file}");
                 Fault::new(Code::SourceUnavailable, why)
                     .with_hint("ask the user to correct its entry in the configuration")
             }

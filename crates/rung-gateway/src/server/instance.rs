@@ -1,4 +1,4 @@
-//! One of a server that runs, or will: for whom, and who uses it.
+//! An instance of a server, running or about to: its scope, its users and its subscriptions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,26 +6,26 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rung_auth::Permit;
-use rung_mcp::connect::{Connection, How};
-use rung_tool::{Conversation, Level, WeakConversation};
+use rung_mcp::connect::{RequestOptions, ServerConnection};
+use rung_tool::{Conversation, LogLevel, WeakConversation};
 use serde_json::value::RawValue;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::Server;
 use crate::config::Sharing;
-use crate::gateway::LONG;
+use crate::gateway::SLOW_START;
 
-/// Whose server it is, where there is more than one.
+/// The callers that an instance serves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Whose {
-    Everybody,
+pub(crate) enum InstanceScope {
+    Shared,
     Client(String, String),
     Conversation(WeakConversation),
 }
 
-impl Whose {
-    pub(super) fn of(
+impl InstanceScope {
+    pub(super) fn new(
         sharing: Sharing,
         permit: &Permit,
         conversation: Option<Conversation>,
@@ -35,17 +35,17 @@ impl Whose {
             Self::Client(caller.to_owned(), grant.to_owned())
         };
         match (sharing, conversation) {
-            (Sharing::Shared, _) => Self::Everybody,
+            (Sharing::Shared, _) => Self::Shared,
             (Sharing::Session, Some(conversation)) => Self::Conversation(conversation.downgrade()),
-            (Sharing::Client, Some(conversation)) if permit.is_nameless() => {
+            (Sharing::Client, Some(conversation)) if permit.is_shared() => {
                 Self::Conversation(conversation.downgrade())
             }
             _ => client(),
         }
     }
 
-    /// Whether anybody can still come back for it.
-    pub(super) fn lives(&self) -> bool {
+    /// Returns false once the conversation is over and no caller can use the instance any more.
+    pub(super) fn is_alive(&self) -> bool {
         match self {
             Self::Conversation(conversation) => conversation.is_alive(),
             _ => true,
@@ -53,126 +53,130 @@ impl Whose {
     }
 }
 
-/// One that runs, or will.
-pub(crate) struct Instance {
-    pub(crate) connection: Connection,
-    /// Calls under way.
-    pub(super) busy: AtomicUsize,
-    pub(super) used: Mutex<Instant>,
-    /// Addresses that somebody listens to.
-    pub(super) watched: Mutex<HashMap<String, Listening>>,
-    /// What was agreed on when its lists were last read.
-    pub(super) looked: Mutex<Option<Arc<RawValue>>>,
+/// An instance of a server, running or about to.
+pub(crate) struct ServerInstance {
+    pub(crate) connection: ServerConnection,
+    /// Number of uses in progress.
+    pub(super) use_count: AtomicUsize,
+    pub(super) last_used: Mutex<Instant>,
+    /// Subscribed resources by URI.
+    pub(super) subscriptions: Mutex<HashMap<String, ResourceSubscription>>,
+    /// The initialization result of the session whose lists were last read.
+    pub(super) listed_session: Mutex<Option<Arc<RawValue>>>,
     pub(super) stale: AtomicBool,
-    /// Since when an answer to its lists is outstanding.
-    pub(super) lists_since: Mutex<Option<Instant>>,
-    /// Whether a caller uses it: one that was only listed is stopped again.
-    pub(super) is_called: AtomicBool,
-    /// Whether it was started and has not been seen to end since.
-    pub(super) runs: AtomicBool,
-    /// We have ended it.
+    /// Start of the listing in progress.
+    pub(super) listing_since: Mutex<Option<Instant>>,
+    /// True once a caller has used it. An instance that was only listed is stopped again.
+    pub(super) used_by_caller: AtomicBool,
+    /// True if it was started and its exit was not detected yet.
+    pub(super) was_running: AtomicBool,
+    /// True once the gateway has stopped it.
     pub(super) closed: AtomicBool,
-    /// Where its lists are read behind everybody's back.
-    pub(super) looks: Mutex<Vec<AbortHandle>>,
-    /// The level from which its log was asked for, where that was below the usual one.
-    pub(super) logs_from: Mutex<Option<Level>>,
+    /// Background listings.
+    pub(super) background_listings: Mutex<Vec<AbortHandle>>,
+    /// The log level last requested, if lower than the default.
+    pub(super) log_level: Mutex<Option<LogLevel>>,
 }
 
-impl Instance {
+impl ServerInstance {
     pub(super) fn is_open(&self) -> bool {
-        self.connection.opened_with().is_some()
+        self.connection.raw_handshake().is_some()
     }
 
-    /// Whether the process or session that is open now has listed what it offers.
+    /// Returns true if the currently open process or session has listed what it offers.
     pub(super) fn has_listed(&self) -> bool {
-        let listed = self.looked.lock().clone();
-        let opened = self.connection.opened_with();
+        let listed = self.listed_session.lock().clone();
+        let opened = self.connection.raw_handshake();
         listed
             .zip(opened)
             .is_some_and(|(listed, (_, said))| Arc::ptr_eq(&listed, &said))
     }
 
-    /// Whether its lists take longer than a caller waits for a server that it can do without.
-    pub(super) fn hangs(&self) -> bool {
-        let since = *self.lists_since.lock();
-        since.is_some_and(|since| since.elapsed() > LONG)
+    /// Returns true if the listing in progress takes longer than two seconds.
+    pub(super) fn is_listing_slow(&self) -> bool {
+        let since = *self.listing_since.lock();
+        since.is_some_and(|since| since.elapsed() > SLOW_START)
     }
 
-    /// Ends it, and whatever would have it started again.
+    /// Stops the instance and its background listings, which would start it again.
     pub(super) async fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        for look in self.looks.lock().drain(..) {
+        for look in self.background_listings.lock().drain(..) {
             look.abort();
         }
         self.connection.close().await;
     }
 }
 
-/// That a resource is listened to, by so many.
-pub(super) struct Listening {
+/// A resource subscription, ended on drop.
+pub(super) struct ResourceSubscription {
     pub(super) listeners: usize,
     pub(super) task: AbortHandle,
 }
 
-impl Drop for Listening {
+impl Drop for ResourceSubscription {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// One that is being used: it is not stopped meanwhile.
-pub(crate) struct InUse {
+/// A use of an instance. The instance is not stopped while it is held.
+pub(crate) struct InstanceLease {
     pub(super) server: Arc<Server>,
-    pub(super) instance: Arc<Instance>,
+    pub(super) instance: Arc<ServerInstance>,
 }
 
-impl std::ops::Deref for InUse {
-    type Target = Instance;
+impl std::ops::Deref for InstanceLease {
+    type Target = ServerInstance;
 
-    fn deref(&self) -> &Instance {
+    fn deref(&self) -> &ServerInstance {
         &self.instance
     }
 }
 
-impl Drop for InUse {
+impl Drop for InstanceLease {
     fn drop(&mut self) {
-        *self.instance.used.lock() = Instant::now();
-        let others = self.instance.busy.fetch_sub(1, Ordering::AcqRel) - 1;
+        *self.instance.last_used.lock() = Instant::now();
+        let others = self.instance.use_count.fetch_sub(1, Ordering::AcqRel) - 1;
         if others == 0 && self.server.retired.load(Ordering::Acquire) {
-            self.server.end(&self.instance);
+            self.server.stop_in_background(&self.instance);
         }
     }
 }
 
-impl InUse {
-    /// Has its log told from this level on, where somebody wants to hear more than is usual. Whoever wants less is told less of it.
-    pub(crate) async fn log_from(&self, level: Option<Level>) {
-        let Some(level) = level.filter(|level| *level < Level::Info) else {
+impl InstanceLease {
+    /// Lowers the server's log level to `level` if the caller wants more than the default. Other callers still receive only
+    /// messages of their own level.
+    pub(crate) async fn lower_log_level(&self, level: Option<LogLevel>) {
+        let Some(level) = level.filter(|level| *level < LogLevel::Info) else {
             return;
         };
-        let asked = self.logs_from.lock().replace(level);
-        let can = self.connection.agreement();
+        let asked = self.log_level.lock().replace(level);
+        let can = self.connection.handshake();
         let can = can.is_some_and(|agreed| agreed.capabilities.get("logging").is_some());
         if can && asked.is_none_or(|asked| level < asked) {
-            let _told_as_before = self.connection.set_log_level(level, How::default()).await;
+            let _told_as_before = self
+                .connection
+                .set_log_level(level, RequestOptions::default())
+                .await;
         }
     }
 
-    /// Whether it may be told the folders of whoever calls: it is theirs alone, or forgets them with the call.
-    pub(crate) fn names_folders(&self) -> bool {
-        let opened = self.connection.opened_with();
+    /// Returns true if it may receive the caller's roots: it is not shared, or its protocol version keeps nothing beyond a call.
+    pub(crate) fn may_list_roots(&self) -> bool {
+        let opened = self.connection.raw_handshake();
         let forgets = opened.is_some_and(|(version, _)| version.is_modern());
         forgets || !self.server.is_shared()
     }
 
-    /// Whether both use the same one.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    /// Returns true if both use the same instance.
+    pub(crate) fn is_same_instance(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.instance, &other.instance)
     }
 
-    /// Another use of the same one.
+    /// Returns another use of the same instance.
     pub(crate) fn share(&self) -> Self {
-        self.instance.busy.fetch_add(1, Ordering::AcqRel);
+        self.instance.use_count.fetch_add(1, Ordering::AcqRel);
         Self {
             server: self.server.clone(),
             instance: self.instance.clone(),

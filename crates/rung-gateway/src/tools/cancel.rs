@@ -1,16 +1,16 @@
-//! `gateway.cancel`: ends a call of the caller's. Its own answer says so; nothing else changes.
+//! `gateway.cancel`: cancels an active call of the caller. The call itself returns `call_cancelled`; nothing else changes.
 
 use rung_fault::{Code, Fault};
 use rung_tool::{Hints, Reply};
 use serde::{Deserialize, Serialize};
 
 use super::{Asking, Definition, seconds};
-use crate::calls::Owner;
+use crate::calls::CallOwner;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.cancel",
     title: "Cancel a call",
-    description: "Ends one of your calls. One that is not stalled is ended only with force.",
+    description: "Cancels one of your calls. Needs force unless the call is stalled.",
     hints: Hints {
         read_only: false,
         destructive: true,
@@ -19,6 +19,13 @@ pub(super) const DEFINITION: Definition = Definition {
     },
     operates: false,
     properties: r#"{"request_id": {"type": "string", "description": "From gateway.list_pending."}, "force": {"type": "boolean"}}"#,
+    parameters: &[
+        (
+            "request_id",
+            "The call: request_id in the reply of gateway.list_pending.",
+        ),
+        ("force", "True cancels a call that is not stalled."),
+    ],
     required: &["request_id"],
     run: |asking| Box::pin(run(asking)),
 };
@@ -41,7 +48,7 @@ struct Output {
 
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
-    let owner = Owner::of(asking.call);
+    let owner = CallOwner::from_call(asking.call);
     let id = &input.request_id;
     let mut calls = asking
         .gateway
@@ -49,40 +56,43 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         .calls
         .list(|call| call.owner == owner && call.id() == *id);
     let Some(call) = calls.pop() else {
-        let over = asking.gateway.0.lately.of(&owner, |call| call.id() == *id);
+        let over = asking
+            .gateway
+            .0
+            .call_history
+            .list(&owner, |call| call.id() == *id);
         if let Some(over) = over.first() {
             return asking
                 .reply(Output {
                     status: "already_complete",
-                    message: format!("{} is over; there is nothing to end", over.call.tool_id),
+                    message: format!("{} is over; there is nothing to cancel", over.call.tool_id),
                     was_stalled: false,
-                    elapsed_seconds: seconds(over.lasted),
+                    elapsed_seconds: seconds(over.duration),
                     request_id: input.request_id,
                 })
                 .await;
         }
         let shown = rung_ladder::head(id, 128);
-        let why = format!("no call of yours that is under way has the id {shown:?}");
+        let why = format!("none of your active calls has the id {shown:?}");
         return Err(Fault::new(Code::NotFound, why).with_hint(
-            "gateway.list_pending lists them; a task is ended with gateway.tasks_cancel",
+            "gateway.list_pending lists your active calls; gateway.tasks_cancel cancels a task",
         ));
     };
     let was_stalled = call.is_stalled();
     if !was_stalled && !input.force {
         let why = format!(
-            "{id} is well: it was last heard of {} s ago",
+            "{id} is not stalled: its last sign of progress was {} s ago",
             seconds(call.quiet_for())
         );
-        return Err(
-            Fault::new(Code::WorkPending, why).with_hint("\"force\": true ends it all the same")
-        );
+        return Err(Fault::new(Code::WorkPending, why)
+            .with_hint("gateway.cancel with \"force\": true cancels it anyway"));
     }
-    asking.gateway.0.calls.end(&call);
+    asking.gateway.0.calls.cancel(&call);
     asking
         .reply(Output {
             status: "cancelled",
             message: format!(
-                "{} was cancelled; its server is told so if it was asked already",
+                "{} was cancelled; its server is notified if the call was already sent",
                 call.tool_id
             ),
             was_stalled,

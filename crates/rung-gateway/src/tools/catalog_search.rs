@@ -1,4 +1,4 @@
-//! `gateway.catalog_search`: tools by what they do, whether their server runs or not.
+//! `gateway.catalog_search`: searches the tools of all servers, running or not.
 
 use std::sync::Arc;
 
@@ -8,30 +8,51 @@ use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::health::waiting;
-use super::{Asking, Definition, READS};
-use crate::candidate::{Candidate, Identity};
-use crate::commands::{Hint, hints};
-use crate::gateway::{Gateway, State};
+use super::health::withheld_hint;
+use super::{Asking, Definition, READ_HINTS, parameter};
+use crate::candidate::{Candidate, ServerIdentity};
+use crate::catalog::{CatalogTool, DEFAULT_DIALECT, Risk};
+use crate::cli_hints::{CliHint, installed_matches};
+use crate::gateway::{Gateway, GatewayState};
 use crate::manifest::candidates;
-use crate::policy::{Package, Thing};
-use crate::seen::{DIALECT, Known, Risk};
+use crate::policy::{PackageVerdict, PolicySubject};
 use crate::server::Server;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.catalog_search",
     title: "Search tools",
-    description: "Finds tools of all servers, running or not, by what they do; best first. Go on with gateway.describe or gateway.invoke.",
-    hints: READS,
+    description: "Searches the tools of all servers, running or not, by what they do; best first. Next: gateway.describe or gateway.invoke.",
+    hints: READ_HINTS,
     operates: false,
     properties: r#"{
-        "query": {"type": "string", "description": "What it should do. All tools without."},
+        "query": {"type": "string", "description": "What the tool does; none: all tools."},
         "filters": {"type": "object", "properties": {
             "server": {"type": "string"},
             "tags": {"type": "array", "items": {"type": "string"}},
             "risk_max": {"enum": ["low", "medium", "high"]}}},
         "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
         "include_offline": {"type": "boolean", "default": true}}"#,
+    parameters: &[
+        (
+            "query",
+            "What the tool does. Without a query, all tools are listed.",
+        ),
+        ("filters", "Conditions that every result meets."),
+        ("filters.server", parameter::SERVER),
+        (
+            "filters.tags",
+            "Words that the tool carries: its server, its tags or words of its name.",
+        ),
+        (
+            "filters.risk_max",
+            "Highest risk: low only reads, high may change or destroy something.",
+        ),
+        ("limit", "Maximum number of results."),
+        (
+            "include_offline",
+            "False leaves out tools of servers that are not running.",
+        ),
+    ],
     required: &[],
     run: |asking| Box::pin(run(asking)),
 };
@@ -61,24 +82,24 @@ struct Filters {
 
 #[derive(Serialize)]
 struct Output {
-    results: Vec<Card>,
-    /// How many match.
+    results: Vec<ToolCard>,
+    /// Number of matching tools.
     total: usize,
-    /// How many there are.
+    /// Number of visible tools.
     total_available: usize,
     truncated: bool,
-    /// Commands of the caller's machine, which are no tools.
+    /// Command-line programs on the local machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    cli_hints: Vec<Hint>,
-    /// Servers that are not here, where what is here does not do.
+    cli_hints: Vec<CliHint>,
+    /// Manifest servers that are not configured, if no tool matches well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     manifest_candidates: Vec<Candidate>,
-    /// Servers that strangers publish, where what is here does not do.
+    /// Registry servers that are not configured, if no tool matches well. Their texts are untrusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     registry_candidates: Vec<Candidate>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_seen_yet: Vec<String>,
-    /// Those that nobody has seen because they do not start.
+    /// Servers without a catalog because they failed to start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failed: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,14 +107,14 @@ struct Output {
 }
 
 #[derive(Serialize)]
-struct Card {
+struct ToolCard {
     tool_id: String,
     server: String,
     tool_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
     short_description: String,
-    /// Its server, and what it is about.
+    /// Its server's name and its topics.
     tags: Vec<String>,
     availability: &'static str,
     risk_hint: Risk,
@@ -101,23 +122,22 @@ struct Card {
     icons: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     execution: Option<Value>,
-    /// Where it is not the usual one.
+    /// Omitted for the default dialect.
     #[serde(skip_serializing_if = "Option::is_none")]
     schema_dialect: Option<String>,
-    /// How code uses it well, in a word.
+    /// How code should use the tool, in a word.
     #[serde(skip_serializing_if = "Option::is_none")]
     code_hint: Option<&'static str>,
 }
 
-type Tool = (Arc<Server>, Arc<Known>);
+type IndexedTool = (Arc<Server>, Arc<CatalogTool>);
 
-/// Characters of a description on a card.
-const SHORT_CHARS: usize = 100;
-const LIMIT: usize = 20;
-/// A tool that answers so much of a question will do.
-const ENOUGH: f32 = 0.75;
-/// Bytes of the icons on a card: an address is told, a picture is not.
-const ICONS_BYTES: usize = 256;
+const MAX_DESCRIPTION_CHARS: usize = 100;
+const DEFAULT_LIMIT: usize = 20;
+/// From this score of the best tool on, no candidates are proposed.
+const GOOD_SCORE: f32 = 0.75;
+/// Longest icons on a card: URLs fit, embedded images do not.
+const MAX_ICONS_BYTES: usize = 256;
 
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
@@ -130,42 +150,44 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         let named = input.filters.server.as_deref();
         named.is_none_or(|name| name == &**server.name())
     };
-    gateway.list_unseen(asking.call, in_question).await;
-    let (state, shelf) = (gateway.state(), gateway.shelf());
-    let seen = |(server, known): &Tool| {
+    gateway
+        .list_unlisted_servers(asking.call, in_question)
+        .await;
+    let (state, shelf) = (gateway.state(), gateway.tool_index());
+    let seen = |(server, known): &IndexedTool| {
         let (server, tool) = (&**server.name(), &*known.tool.name);
-        state.sees(permit, Thing::Tool { server, tool })
+        state.is_visible(permit, PolicySubject::Tool { server, tool })
     };
     let wanted = |at: u32| {
         let tool = shelf.tools.get(at as usize);
-        let there = |tool: &Tool| input.include_offline || tool.0.is_online();
-        tool.is_some_and(|tool| input.filters.fit(tool) && there(tool) && seen(tool))
+        let there = |tool: &IndexedTool| input.include_offline || tool.0.is_online();
+        tool.is_some_and(|tool| input.filters.accept(tool) && there(tool) && seen(tool))
     };
-    let limit = input.limit.unwrap_or(LIMIT);
+    let limit = input.limit.unwrap_or(DEFAULT_LIMIT);
     let found = shelf.index.search(&input.query, wanted, limit);
     let hits = found.hits.iter();
     let hits = hits.filter_map(|hit| shelf.tools.get(hit.document as usize));
-    let results: Vec<Card> = hits.map(|tool| card(tool, &state)).collect();
-    let (failed, not_seen_yet) = unlisted(gateway, permit, in_question);
+    let results: Vec<ToolCard> = hits.map(|tool| tool_card(tool, &state)).collect();
+    let (failed, not_seen_yet) = unlisted_names(gateway, permit, in_question);
     let cli_hints = if anywhere {
-        hints(permit, &input.query)
+        installed_matches(permit, &input.query)
     } else {
         Vec::new()
     };
     let best = found.hits.first().map_or(0.0, |hit| hit.score);
     let (mut manifest_candidates, mut registry_candidates) = (Vec::new(), Vec::new());
     let mut said = Vec::new();
-    if anywhere && permit.is_local() && best < ENOUGH {
-        let out_of_question = |one: Identity<'_>| state.is_here_or_kept_out(one);
+    if anywhere && permit.is_local() && best < GOOD_SCORE {
+        let out_of_question = |one: ServerIdentity<'_>| state.is_configured_or_denied(one);
         manifest_candidates = candidates(&input.query, out_of_question);
         let registry = gateway.0.registry.as_ref();
         registry_candidates = registry
             .map(|registry| registry.candidates(&input.query, out_of_question))
             .unwrap_or_default();
         let failed = registry.and_then(|registry| registry.problem());
-        said.extend(failed.map(|why| format!("the registry could not be read: {why}")));
-        if registry.is_some_and(|registry| registry.is_awaited()) {
-            let soon = "the registry is being read: search again in a few seconds";
+        said.extend(failed.map(|why| format!("the registry cannot be read: {why}")));
+        if registry.is_some_and(|registry| registry.is_loading()) {
+            let soon = "the registry is loading: search again in a few seconds";
             said.push(soon.to_owned());
         }
     }
@@ -174,29 +196,28 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         ("registry_candidates", &registry_candidates),
     ] {
         if !candidates.is_empty() {
-            let could = "are not set up here: ask the user whether to add one, by its entry";
+            let could = "are not configured: ask the user whether to add one, with its entry";
             said.push(format!("{name} {could}"));
         }
     }
     if !not_seen_yet.is_empty() {
         let soon =
-            "these servers are being looked at for the first time: search again in a few seconds";
+            "some servers list their tools for the first time: search again in a few seconds";
         said.push(soon.to_owned());
     }
     if let Some(name) = failed.first() {
-        let why = format!("gateway.health {{\"server\":\"{name}\"}} says why a server failed");
+        let why = format!("gateway.health {{\"server\":\"{name}\"}} shows why a server failed");
         said.push(why);
     }
     if anywhere {
-        said.extend(waiting(&state, permit));
+        said.extend(withheld_hint(&state, permit));
     }
-    if anywhere && results.is_empty() && !state.unavailable_to(permit).is_empty() {
-        let unused = "gateway.health {\"status\":\"withheld\"} names servers that cannot be used";
+    if anywhere && results.is_empty() && !state.unavailable_servers(permit).is_empty() {
+        let unused = "gateway.health {\"status\":\"withheld\"} lists servers that cannot be used";
         said.push(unused.to_owned());
     }
     if said.is_empty() && !input.include_offline {
-        let left_out =
-            "tools of servers that do not run are left out; include_offline has them, too";
+        let left_out = "tools of servers that are not running are left out; \"include_offline\": true includes them";
         said.push(left_out.to_owned());
     }
     let hint = (!said.is_empty()).then(|| said.join("; "));
@@ -216,17 +237,18 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         .await
 }
 
-/// The names of servers that were never listed: those that failed, and those that may come yet.
-fn unlisted(
+/// Returns the names of servers that were never listed: those that failed, and those that are still being listed.
+fn unlisted_names(
     gateway: &Gateway,
     permit: &Permit,
     in_question: impl Fn(&Server) -> bool,
 ) -> (Vec<String>, Vec<String>) {
-    let mut unseen = gateway.unseen(permit);
+    let mut unseen = gateway.unlisted_servers(permit);
     unseen.retain(|server| in_question(server));
-    // A failure stands until the next start succeeds.
-    let (failed, fresh): (Vec<_>, Vec<_>) =
-        unseen.iter().partition(|server| server.trouble().is_some());
+    // A failure is kept until the next start succeeds.
+    let (failed, fresh): (Vec<_>, Vec<_>) = unseen
+        .iter()
+        .partition(|server| server.last_error().is_some());
     let names = |servers: Vec<&Arc<Server>>| -> Vec<String> {
         let servers = servers.into_iter();
         servers.map(|server| server.name().to_string()).collect()
@@ -234,30 +256,31 @@ fn unlisted(
     (names(failed), names(fresh))
 }
 
-impl State {
-    /// Whether a server is set up here under any name, or would be kept out by a policy: then it is not worth adding.
-    fn is_here_or_kept_out(&self, one: Identity<'_>) -> bool {
-        let policy = &self.rules.policy;
-        let denied = |package: &str| matches!(policy.package(package), Package::Denied(_));
+impl GatewayState {
+    /// Returns true if the server is configured under any name or denied by the policy, so that adding it is pointless.
+    fn is_configured_or_denied(&self, one: ServerIdentity<'_>) -> bool {
+        let policy = &self.access.policy;
+        let denied =
+            |package: &str| matches!(policy.package_verdict(package), PackageVerdict::Denied(_));
         let reaches = [one.package, one.url].into_iter().flatten();
-        // A package is named with its version, or without.
+        // A command may name a package with or without its version.
         let names = |word: &str, own: &str| {
             let rest = word.strip_prefix(own);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['@', '=', ':']))
         };
         let runs = |server: &Server| {
-            let mut words = server.definition.shown.split_whitespace();
+            let mut words = server.definition.summary.split_whitespace();
             words.any(|word| reaches.clone().any(|own| names(word, own)))
         };
         let mut servers = self.servers.values();
-        self.denial(one.name).is_some()
+        self.denying_rule(one.name).is_some()
             || one.package.is_some_and(denied)
             || servers.any(|server| &**server.name() == one.name || runs(server))
     }
 }
 
 impl Filters {
-    fn fit(&self, (server, known): &Tool) -> bool {
+    fn accept(&self, (server, known): &IndexedTool) -> bool {
         let tagged =
             |tag: &String| known.tags().contains(&tag.as_str()) || **tag == **server.name();
         let server_fits = self
@@ -270,16 +293,19 @@ impl Filters {
     }
 }
 
-fn card((server, known): &Tool, state: &State) -> Card {
-    let masks = state.rules.masks();
+fn tool_card((server, known): &IndexedTool, state: &GatewayState) -> ToolCard {
+    let masks = state.access.caller_redactor();
     let (server_name, tool_name) = (server.name(), &known.tool.name);
-    let dialect = known.dialect();
-    Card {
+    let dialect = known.schema_dialect();
+    ToolCard {
         tool_id: format!("{server_name}::{tool_name}"),
         server: server_name.to_string(),
         tool_name: tool_name.to_string(),
         title: known.title.clone().filter(|title| **title != **tool_name),
-        short_description: short(&masks.text(&known.description), SHORT_CHARS),
+        short_description: shorten(
+            &masks.redact_text(&known.description),
+            MAX_DESCRIPTION_CHARS,
+        ),
         tags: std::iter::once(&**server_name)
             .chain(known.tags())
             .map(str::to_owned)
@@ -291,19 +317,19 @@ fn card((server, known): &Tool, state: &State) -> Card {
         },
         risk_hint: known.risk,
         icons: known
-            .listed("icons")
-            .filter(|icons| icons.to_string().len() <= ICONS_BYTES),
+            .definition_member("icons")
+            .filter(|icons| icons.to_string().len() <= MAX_ICONS_BYTES),
         execution: known
-            .tasks
+            .task_support
             .as_ref()
             .map(|support| json!({"taskSupport": support})),
-        schema_dialect: (dialect != DIALECT).then(|| dialect.to_owned()),
+        schema_dialect: (dialect != DEFAULT_DIALECT).then(|| dialect.to_owned()),
         code_hint: state.guidance.hint(known),
     }
 }
 
-/// The beginning of a text, in one line, cut at a word.
-pub(crate) fn short(text: &str, chars: usize) -> String {
+/// Returns the beginning of a text on one line, cut at a word.
+pub(crate) fn shorten(text: &str, chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let Some((end, _)) = line.char_indices().nth(chars) else {
         return line;

@@ -4,17 +4,18 @@ use rung_fault::Fault;
 use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
 
-use super::{Asking, Definition, OPERATES};
-use crate::calls::Owner;
-use crate::work::Work;
+use super::{Asking, Definition, OPERATOR_HINTS, parameter};
+use crate::calls::CallOwner;
+use crate::owned_work::OwnedWork;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.connect_server",
     title: "Start a server",
-    description: "Starts a server now. gateway.invoke starts it by itself.",
-    hints: OPERATES,
+    description: "Starts a server now. gateway.invoke also starts it.",
+    hints: OPERATOR_HINTS,
     operates: true,
     properties: r#"{"server_name": {"type": "string"}}"#,
+    parameters: &[("server_name", parameter::SERVER)],
     required: &["server_name"],
     run: |asking| Box::pin(run(asking)),
 };
@@ -24,7 +25,7 @@ struct Input {
     server_name: String,
 }
 
-/// What became of a server.
+/// The server's state before and after.
 #[derive(Serialize)]
 pub(super) struct Output<'a> {
     pub(super) ok: bool,
@@ -45,9 +46,9 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         .server(&asking.call.permit, &input.server_name)?;
     let prior = server.status();
     let instance = server.open(asking.call).await?;
-    let seen = server.look(&instance).await?;
-    let owner = Owner::of(asking.call);
-    let work = Work::of(asking.gateway, &owner, Some(server.name()));
+    let seen = server.refresh_catalog(&instance).await?;
+    let owner = CallOwner::from_call(asking.call);
+    let work = OwnedWork::find(asking.gateway, &owner, Some(server.name()));
     asking
         .reply(Output {
             ok: true,

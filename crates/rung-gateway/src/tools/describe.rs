@@ -1,4 +1,4 @@
-//! `gateway.describe`: what a tool takes and gives.
+//! `gateway.describe`: arguments, schemas and risk of a tool.
 
 use std::borrow::Cow;
 
@@ -7,17 +7,24 @@ use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Asking, Definition, READS, short};
-use crate::redact::Masks;
-use crate::seen::{Known, Risk};
+use super::{Asking, Definition, READ_HINTS, find_definition, shorten, with_names};
+use crate::catalog::{CatalogTool, DEFAULT_DIALECT, Risk};
+use crate::redact::CallerRedactor;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.describe",
     title: "Describe a tool",
-    description: "What a tool takes. full: its schemas whole, as the server has them.",
-    hints: READS,
+    description: "Shows a tool's arguments (gateway tools, too). full: its complete schemas.",
+    hints: READ_HINTS,
     operates: false,
     properties: r#"{"tool_id": {"type": "string", "description": "server::tool"}, "full": {"type": "boolean"}}"#,
+    parameters: &[
+        (
+            "tool_id",
+            "The tool: server::tool, or the name of a gateway.* tool.",
+        ),
+        ("full", "True returns the complete schemas."),
+    ],
     required: &["tool_id"],
     run: |asking| Box::pin(run(asking)),
 };
@@ -38,7 +45,7 @@ struct Output<'a> {
     description: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     icons: Option<Value>,
-    args: Vec<Argument<'a>>,
+    args: Vec<ToolArgument<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     input_schema: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,13 +60,13 @@ struct Output<'a> {
     safety_notes: Option<&'static str>,
     invoke_as: Cow<'static, str>,
     invoke_template: Value,
-    /// How code uses it, where the user wants that to be told.
+    /// Code that calls the tool, if the guidance has snippets.
     #[serde(skip_serializing_if = "Option::is_none")]
     code_snippet: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Argument<'a> {
+struct ToolArgument<'a> {
     name: &'a str,
     #[serde(rename = "type")]
     kind: String,
@@ -72,25 +79,30 @@ struct Argument<'a> {
     default: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     examples: Option<&'a Value>,
-    /// What it is an array of, where that is short.
+    /// Schema of an array's items, if it is short.
     #[serde(skip_serializing_if = "Option::is_none")]
     item_schema: Option<&'a Value>,
-    /// There is more to it than this: the full schema says what.
+    /// True if only the full schema describes the argument completely.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     nested: bool,
 }
 
-/// Characters of an argument's description.
-const SHORT_CHARS: usize = 200;
+const MAX_DESCRIPTION_CHARS: usize = 200;
 
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
-    let (server, known) = asking.gateway.tool(asking.call, &input.tool_id).await?;
-    let listed = |name: &str| known.listed(name);
+    if let Some(own) = find_definition(asking.gateway, asking.call, &input.tool_id) {
+        return describe_own(asking, own, input.full).await;
+    }
+    let (server, known) = asking
+        .gateway
+        .resolve_tool(asking.call, &input.tool_id)
+        .await?;
+    let listed = |name: &str| known.definition_member(name);
     let schema = &*known.tool.input_schema;
     let state = asking.gateway.state();
-    let names = asking.call.names;
-    let destroys = "It may change or destroy something.";
+    let names = asking.call.name_style;
+    let destroys = "The tool may change or destroy something.";
     asking
         .reply(Output {
             server: server.name(),
@@ -98,37 +110,68 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             title: known.title.as_deref(),
             description: &known.description,
             icons: listed("icons").filter(|_| input.full),
-            args: arguments(schema, state.rules.masks()),
+            args: summarize_arguments(schema, state.access.caller_redactor()),
             input_schema: Some(schema).filter(|_| input.full),
             output_schema: listed("outputSchema").filter(|_| input.full),
             annotations: listed("annotations"),
             execution: listed("execution"),
-            schema_dialect: known.dialect(),
+            schema_dialect: known.schema_dialect(),
             risk_hint: known.risk,
             safety_notes: (known.risk == Risk::High).then_some(destroys),
-            invoke_as: names.show(super::invoke::DEFINITION.name),
-            invoke_template: template(server.name(), &known),
+            invoke_as: names.apply(super::invoke::DEFINITION.name),
+            invoke_template: invoke_template(server.name(), &known),
             code_snippet: state.guidance.snippet(server.name(), &known, names),
         })
         .await
 }
 
-fn arguments<'s>(schema: &'s Value, masks: Masks<'_>) -> Vec<Argument<'s>> {
+/// Describes a `gateway.*` tool, with more of its parameters than the list shows.
+async fn describe_own(
+    asking: Asking<'_>,
+    own: &'static Definition,
+    full: bool,
+) -> Result<Reply, Fault> {
+    let names = asking.call.name_style;
+    let schema = own.described_schema(names)?;
+    let hints = own.hints;
+    let state = asking.gateway.state();
+    let mut described = json!({
+        "tool_name": names.apply(own.name),
+        "title": own.title,
+        "description": with_names(own.description, names),
+        "args": summarize_arguments(&schema, state.access.caller_redactor()),
+        "annotations": {
+            "readOnlyHint": hints.read_only,
+            "destructiveHint": hints.destructive,
+            "idempotentHint": hints.idempotent,
+            "openWorldHint": hints.open_world,
+        },
+        "schema_dialect": DEFAULT_DIALECT,
+        "invoke_as": names.apply(own.name),
+        "invoke_template": argument_template(&schema),
+    });
+    if full {
+        described["input_schema"] = schema;
+    }
+    asking.reply(described).await
+}
+
+fn summarize_arguments<'s>(schema: &'s Value, masks: CallerRedactor<'_>) -> Vec<ToolArgument<'s>> {
     let required = schema["required"].as_array().into_iter().flatten();
     let required: Vec<&str> = required.filter_map(Value::as_str).collect();
     let properties = schema["properties"].as_object().into_iter().flatten();
     let argument = |name: &String, argument: &Value| {
         let said = argument["description"].as_str().unwrap_or_default();
         (
-            short(&masks.text(said), SHORT_CHARS),
+            shorten(&masks.redact_text(said), MAX_DESCRIPTION_CHARS),
             required.contains(&name.as_str()),
-            kind(argument),
+            type_name(argument),
         )
     };
     properties
         .map(|(name, schema)| {
             let (short_description, required, kind) = argument(name, schema);
-            Argument {
+            ToolArgument {
                 name,
                 kind,
                 required,
@@ -143,8 +186,8 @@ fn arguments<'s>(schema: &'s Value, masks: Masks<'_>) -> Vec<Argument<'s>> {
         .collect()
 }
 
-/// The type of an argument, in a word.
-fn kind(argument: &Value) -> String {
+/// Returns the type of an argument in a few words.
+fn type_name(argument: &Value) -> String {
     match &argument["type"] {
         Value::String(kind) if kind == "array" => match argument["items"]["type"].as_str() {
             Some(items) => format!("array of {items}"),
@@ -160,8 +203,8 @@ fn kind(argument: &Value) -> String {
     }
 }
 
-/// Keywords that say more of an argument than its type.
-const DEEP: [&str; 22] = [
+/// Schema keywords that constrain an argument beyond its type.
+const CONSTRAINT_KEYWORDS: [&str; 22] = [
     "properties",
     "anyOf",
     "oneOf",
@@ -186,27 +229,36 @@ const DEEP: [&str; 22] = [
     "patternProperties",
 ];
 
-/// Bytes of the schema of an array's items that are told at once.
-const ITEM_BYTES: usize = 300;
+/// Longest item schema that is included.
+const MAX_ITEM_SCHEMA_BYTES: usize = 300;
 
 fn item_schema(argument: &Value) -> Option<&Value> {
     let items = argument.get("items")?;
-    // Its type alone is said already.
+    // The type alone is already in `type`.
     let says_more = items.as_object().is_some_and(|items| items.len() > 1);
-    let is_short = || items.to_string().len() <= ITEM_BYTES;
+    let is_short = || items.to_string().len() <= MAX_ITEM_SCHEMA_BYTES;
     (says_more && is_short()).then_some(items)
 }
 
 fn is_nested(argument: &Value) -> bool {
-    let has = |value: &Value| DEEP.iter().any(|keyword| value.get(*keyword).is_some());
+    let has = |value: &Value| {
+        CONSTRAINT_KEYWORDS
+            .iter()
+            .any(|keyword| value.get(*keyword).is_some())
+    };
     let items = &argument["items"];
     let items_are_told = item_schema(argument).is_some();
     has(argument) || !items_are_told && (has(items) || items.get("enum").is_some())
 }
 
-/// A call to fill in: what is required, by its type.
-fn template(server: &str, known: &Known) -> Value {
-    let schema = &known.tool.input_schema;
+/// Returns a call to fill in, with a value or type for each required argument.
+fn invoke_template(server: &str, known: &CatalogTool) -> Value {
+    let arguments = argument_template(&known.tool.input_schema);
+    json!({"tool_id": format!("{server}::{}", known.tool.name), "arguments": arguments})
+}
+
+/// Returns the required arguments, each with a value or its type.
+fn argument_template(schema: &Value) -> Map<String, Value> {
     let mut arguments = Map::new();
     let required = schema["required"].as_array().into_iter().flatten();
     for name in required.filter_map(Value::as_str) {
@@ -214,9 +266,9 @@ fn template(server: &str, known: &Known) -> Value {
         let example = argument.get("default").or_else(|| argument["enum"].get(0));
         let shown = match example {
             Some(example) => example.clone(),
-            None => format!("<{}>", kind(argument)).into(),
+            None => format!("<{}>", type_name(argument)).into(),
         };
         arguments.insert(name.to_owned(), shown);
     }
-    json!({"tool_id": format!("{server}::{}", known.tool.name), "arguments": arguments})
+    arguments
 }

@@ -1,4 +1,4 @@
-//! `gateway.disconnect_server`: stops a server. Nothing is changed in any file, and the next call starts it again.
+//! `gateway.disconnect_server`: stops a server. No file is changed, and the next call starts it again.
 
 use std::sync::Arc;
 
@@ -7,18 +7,22 @@ use rung_tool::Reply;
 use serde::Deserialize;
 
 use super::connect_server::Output;
-use super::{Asking, Definition, OPERATES};
-use crate::calls::Owner;
-use crate::server::{Server, Status};
-use crate::work::{Ended, Work};
+use super::{Asking, Definition, OPERATOR_HINTS, parameter};
+use crate::calls::CallOwner;
+use crate::owned_work::{CancelledWork, OwnedWork};
+use crate::server::{Server, ServerStatus};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.disconnect_server",
     title: "Stop a server",
-    description: "Stops a server; the next call starts it again. Refuses while work is under way there, unless force ends yours.",
-    hints: OPERATES,
+    description: "Stops a server until its next call. Refused while calls or tasks run there, unless force cancels yours.",
+    hints: OPERATOR_HINTS,
     operates: true,
     properties: r#"{"server_name": {"type": "string"}, "force": {"type": "boolean"}}"#,
+    parameters: &[
+        ("server_name", parameter::SERVER),
+        ("force", parameter::FORCE),
+    ],
     required: &["server_name"],
     run: |asking| Box::pin(run(asking)),
 };
@@ -30,15 +34,15 @@ struct Input {
     force: bool,
 }
 
-/// A server that was stopped, and what for.
-pub(super) struct Stopped {
+/// A stopped server, with its earlier status and the cancelled work.
+pub(super) struct StoppedServer {
     pub(super) server: Arc<Server>,
-    pub(super) prior: Status,
-    pub(super) ended: Ended,
+    pub(super) prior: ServerStatus,
+    pub(super) ended: CancelledWork,
 }
 
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let stopped = stop(&asking).await?;
+    let stopped = stop_server(&asking).await?;
     let name = stopped.server.name();
     asking
         .reply(Output {
@@ -49,39 +53,39 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             new_status: stopped.server.status().name(),
             cancelled_request_count: stopped.ended.calls,
             active_task_count: stopped.ended.tasks,
-            cancelled_task_count: stopped.ended.tasks_ended,
+            cancelled_task_count: stopped.ended.tasks_acknowledged,
             message: format!("{name} is stopped; the next call starts it again"),
         })
         .await
 }
 
-/// Stops the server that is named, once the caller's work there is over or ended. The work of others is theirs.
-pub(super) async fn stop(asking: &Asking<'_>) -> Result<Stopped, Fault> {
+/// Stops the named server after the caller's work there is done or cancelled. Refuses while others use a shared server.
+pub(super) async fn stop_server(asking: &Asking<'_>) -> Result<StoppedServer, Fault> {
     let input: Input = asking.read()?;
     let (gateway, call) = (asking.gateway, asking.call);
     let server = gateway.server(&call.permit, &input.server_name)?;
-    let owner = Owner::of(call);
+    let owner = CallOwner::from_call(call);
     let name = server.name();
     let others = if server.is_shared() {
-        Work::of_others(gateway, &owner, name)
+        OwnedWork::count_of_others(gateway, &owner, name)
     } else {
         0
     };
     if others > 0 {
-        let why = format!("others have work under way at {name}");
-        return Err(Fault::new(Code::WorkPending, why).with_hint("try again when it is over"));
+        let why = format!("other callers have active calls or tasks at {name}");
+        return Err(Fault::new(Code::WorkPending, why).with_hint("try again later"));
     }
-    let work = Work::of(gateway, &owner, Some(name));
+    let work = OwnedWork::find(gateway, &owner, Some(name));
     if !work.is_empty() && !input.force {
-        let why = format!("you have {work} under way at {name}");
+        let why = format!("{work} of yours are active at {name}");
         return Err(Fault::new(Code::WorkPending, why).with_hint(
-            "gateway.list_pending and gateway.tasks_list show it; \"force\": true ends it",
+            "gateway.list_pending and gateway.tasks_list show them; \"force\": true cancels them",
         ));
     }
     let prior = server.status();
-    let ended = work.end(gateway).await;
+    let ended = work.cancel(gateway).await;
     server.close_for(call).await;
-    Ok(Stopped {
+    Ok(StoppedServer {
         server,
         prior,
         ended,

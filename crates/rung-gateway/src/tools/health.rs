@@ -1,4 +1,4 @@
-//! `gateway.health`: what matters about the servers.
+//! `gateway.health`: state and diagnostics of the servers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,22 +10,30 @@ use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Asking, Definition, READS, iso};
-use crate::auth::Auth;
-use crate::calls::{Begun, Owner};
-use crate::definition::Withheld;
-use crate::gateway::{Gateway, State, Unavailable};
-use crate::lately::Over;
-use crate::policy::Thing;
-use crate::server::{Server, Status};
+use super::{Asking, Definition, READ_HINTS, iso_timestamp, parameter};
+use crate::auth::AuthRequirement;
+use crate::call_history::CompletedCall;
+use crate::calls::{ActiveCall, CallOwner};
+use crate::definition::WithheldReason;
+use crate::gateway::{Gateway, GatewayState, UnavailableServer};
+use crate::policy::PolicySubject;
+use crate::server::{Server, ServerStatus};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.health",
-    title: "Health of the servers",
-    description: "Your servers and their state. all: also diagnostics and your last calls; server: one in detail.",
-    hints: READS,
+    title: "State of the servers",
+    description: "Your servers and their state. all: also diagnostics and recent calls; server: one in detail.",
+    hints: READ_HINTS,
     operates: false,
     properties: r#"{"server": {"type": "string"}, "all": {"type": "boolean"}, "status": {"enum": ["online", "lazy", "error", "withheld"]}}"#,
+    parameters: &[
+        ("server", parameter::SERVER),
+        (
+            "all",
+            "True adds the settings of the gateway and your recent calls.",
+        ),
+        ("status", "Only servers in this state."),
+    ],
     required: &[],
     run: |asking| Box::pin(run(asking)),
 };
@@ -41,15 +49,15 @@ struct Input {
 #[derive(Serialize)]
 struct Output {
     revision_id: String,
-    servers: Vec<Row>,
+    servers: Vec<ServerRow>,
     counts: BTreeMap<&'static str, usize>,
     last_refresh_ts: String,
-    /// How the gateway itself is set up, for whoever wants to know everything.
+    /// Settings of the gateway, with `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
     gateway_diagnostics: Option<Diagnostics>,
-    /// The caller's last calls, for whoever wants to know everything of all servers or of one.
+    /// The caller's last calls, with `all` or `server`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    audit_events: Vec<Event>,
+    audit_events: Vec<CallEvent>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,15 +69,15 @@ struct Diagnostics {
     version: &'static str,
     idle_seconds: u64,
     start_seconds: u64,
-    /// Servers of the registry that are known, where one is asked.
+    /// Number of servers in the registry's copy, if a registry is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     registry_servers: Option<usize>,
     trace_supported: bool,
 }
 
-/// A call that ended.
+/// A completed call.
 #[derive(Serialize)]
-struct Event {
+struct CallEvent {
     timestamp: String,
     action: &'static str,
     tool_id: String,
@@ -80,10 +88,10 @@ struct Event {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct ServerRow {
     name: String,
     status: &'static str,
-    /// It is being started just now.
+    /// True while an instance is starting.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     starting: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,21 +101,21 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(flatten)]
-    auth: Auth,
+    auth: AuthRequirement,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_step: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     startup_skip_reason: Option<&'static str>,
-    /// The file that its entry is in, or the rule that denies it.
+    /// The file of its entry, or the rule that denies it.
     #[serde(skip_serializing_if = "Option::is_none")]
     source_path: Option<String>,
     #[serde(flatten)]
-    detail: Option<Detail>,
+    detail: Option<ServerDetail>,
 }
 
-/// What is told of a server that was asked for by name.
+/// Details of a server that was named in `server`.
 #[derive(Serialize)]
-struct Detail {
+struct ServerDetail {
     startup_policy: &'static str,
     startup_source: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,10 +140,8 @@ struct Detail {
     last_stderr: String,
 }
 
-/// Calls that are told of at most.
-const EVENTS: usize = 16;
-/// Bytes of a server's last words that are told.
-const WORDS_BYTES: usize = 2_000;
+const MAX_EVENTS: usize = 16;
+const MAX_STDERR_BYTES: usize = 2_000;
 
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
@@ -149,11 +155,11 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let seen: Vec<_> = state
         .servers
         .values()
-        .filter(|server| state.sees(permit, Thing::Server(server.name())))
+        .filter(|server| state.is_visible(permit, PolicySubject::Server(server.name())))
         .collect();
     let mut counts = BTreeMap::new();
     let mut servers = Vec::new();
-    let wanted = |name: &str, status: Status| match (&input.server, &input.status) {
+    let wanted = |name: &str, status: ServerStatus| match (&input.server, &input.status) {
         (Some(wanted), _) => wanted == name,
         (None, Some(wanted)) => wanted == status.name(),
         (None, None) => true,
@@ -162,32 +168,32 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         let status = server.status();
         *counts.entry(status.name()).or_insert(0) += 1;
         if wanted(server.name(), status) {
-            servers.push(row(&asking, server, status, input.server.is_some()));
+            servers.push(server_row(&asking, server, status, input.server.is_some()));
         }
     }
-    for one in state.unavailable_to(permit) {
-        let status = Status::Withheld;
+    for one in state.unavailable_servers(permit) {
+        let status = ServerStatus::Withheld;
         *counts.entry(status.name()).or_insert(0) += 1;
         if wanted(&one.name, status) {
-            servers.push(unavailable(one));
+            servers.push(unavailable_row(one));
         }
     }
     servers.sort_by(|one, other| one.name.cmp(&other.name));
     let hint = match (&input.server, &input.status) {
-        (None, None) => waiting(&state, permit),
+        (None, None) => withheld_hint(&state, permit),
         _ => None,
     };
-    let operator = state.rules.may_operate(permit);
+    let operator = state.access.may_operate(permit);
     let problems = gateway.problems(&state, permit).into_iter();
     asking
         .reply(Output {
             revision_id: gateway.revision(),
             servers,
             counts,
-            last_refresh_ts: iso(gateway.0.refreshed_ms.load(Ordering::Relaxed)),
+            last_refresh_ts: iso_timestamp(gateway.0.refreshed_ms.load(Ordering::Relaxed)),
             gateway_diagnostics: input.all.then(|| diagnostics(gateway)),
             audit_events: if input.all || input.server.is_some() {
-                events(&asking, input.server.as_deref())
+                recent_events(&asking, input.server.as_deref())
             } else {
                 Vec::new()
             },
@@ -203,39 +209,41 @@ fn diagnostics(gateway: &Gateway) -> Diagnostics {
     let options = &gateway.0.options;
     Diagnostics {
         version: env!("CARGO_PKG_VERSION"),
-        idle_seconds: options.idle.as_secs(),
-        start_seconds: options.opening.as_secs(),
+        idle_seconds: options.idle_timeout.as_secs(),
+        start_seconds: options.start_timeout.as_secs(),
         registry_servers: gateway.0.registry.as_ref().map(|registry| registry.len()),
         trace_supported: true,
     }
 }
 
-/// The caller's last calls, at one server or at all.
-fn events(asking: &Asking<'_>, server: Option<&str>) -> Vec<Event> {
-    let owner = Owner::of(asking.call);
-    let here = |call: &Begun| server.is_none_or(|server| *call.server == *server);
-    let over = asking.gateway.0.lately.of(&owner, here).into_iter();
-    let event = |over: Over| {
-        let (outcome, error) = over.failed.unzip();
-        Event {
-            timestamp: iso(over.call.started_ms),
+/// Returns the caller's last calls, at one server or at all.
+fn recent_events(asking: &Asking<'_>, server: Option<&str>) -> Vec<CallEvent> {
+    let owner = CallOwner::from_call(asking.call);
+    let here = |call: &ActiveCall| server.is_none_or(|server| *call.server == *server);
+    let over = asking.gateway.0.call_history.list(&owner, here).into_iter();
+    let event = |over: CompletedCall| {
+        let (outcome, error) = over.error.unzip();
+        CallEvent {
+            timestamp: iso_timestamp(over.call.started_ms),
             action: "invoke",
             tool_id: over.call.tool_id.clone(),
             outcome: outcome.unwrap_or("answered"),
-            latency_ms: u64::try_from(over.lasted.as_millis()).unwrap_or(u64::MAX),
+            latency_ms: u64::try_from(over.duration.as_millis()).unwrap_or(u64::MAX),
             error,
         }
     };
-    over.take(EVENTS).map(event).collect()
+    over.take(MAX_EVENTS).map(event).collect()
 }
 
-/// What has to be done for servers that are listed and not started.
-pub(super) fn waiting(state: &State, permit: &Permit) -> Option<String> {
+/// Returns a hint what to do about withheld servers.
+pub(super) fn withheld_hint(state: &GatewayState, permit: &Permit) -> Option<String> {
     const NAMED: usize = 3;
-    let seen = |server: &&Arc<Server>| state.sees(permit, Thing::Server(server.name()));
+    let seen =
+        |server: &&Arc<Server>| state.is_visible(permit, PolicySubject::Server(server.name()));
     let servers = || state.servers.values().filter(seen);
-    let held = |server: &&Arc<Server>| server.status() == Status::Withheld;
-    let untrusted = |server: &&Arc<Server>| server.definition.withheld == Some(Withheld::Untrusted);
+    let held = |server: &&Arc<Server>| server.status() == ServerStatus::Withheld;
+    let untrusted =
+        |server: &&Arc<Server>| server.definition.withheld == Some(WithheldReason::Untrusted);
     let named: Vec<&str> = servers()
         .filter(untrusted)
         .map(|server| &**server.name())
@@ -251,25 +259,34 @@ pub(super) fn waiting(state: &State, permit: &Permit) -> Option<String> {
             named.len()
         ));
     }
-    let hint = "gateway.health {\"status\":\"withheld\"} says what servers wait for";
+    let of_settings = |server: &Arc<Server>| {
+        server.definition.withheld == Some(WithheldReason::UntrustedSettings)
+    };
+    if servers().any(of_settings) {
+        return Some(
+            "the project's rung.toml waits for approval: ask the user to run `rung config trust`"
+                .to_owned(),
+        );
+    }
+    let hint = "gateway.health {\"status\":\"withheld\"} shows why servers are withheld";
     servers()
         .any(|server| held(&server))
         .then(|| hint.to_owned())
 }
 
-/// The row of a server that is configured and cannot be used.
-fn unavailable(one: Unavailable) -> Row {
-    Row {
+/// Returns the row of a configured server that cannot be used.
+fn unavailable_row(one: UnavailableServer) -> ServerRow {
+    ServerRow {
         name: one.name,
-        status: Status::Withheld.name(),
+        status: ServerStatus::Withheld.name(),
         starting: false,
         tool_count: None,
         protocol_version: None,
         error: Some(one.reason),
         auth: if one.is_denied {
-            Auth::denied()
+            AuthRequirement::policy_denied()
         } else {
-            Auth::default()
+            AuthRequirement::default()
         },
         next_step: None,
         startup_skip_reason: one.is_denied.then_some("policy_denied"),
@@ -278,62 +295,72 @@ fn unavailable(one: Unavailable) -> Row {
     }
 }
 
-fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row {
+fn server_row(
+    asking: &Asking<'_>,
+    server: &Server,
+    status: ServerStatus,
+    whole: bool,
+) -> ServerRow {
     let state = asking.gateway.state();
-    let seen = server.seen();
+    let seen = server.catalog();
     let permit = &asking.call.permit;
     let visible = seen
         .as_ref()
-        .map(|seen| state.tools_of(permit, server, seen).count());
-    let trouble = server.trouble().filter(|_| status == Status::Failed);
+        .map(|seen| state.visible_tools(permit, server, seen).count());
+    let trouble = server
+        .last_error()
+        .filter(|_| status == ServerStatus::Failed);
     let withheld = server.definition.withheld.as_ref();
     let missing = match withheld {
-        Some(Withheld::Missing(variables)) => {
-            Some(Auth::missing(variables, &server.written().sign_in))
-        }
+        Some(WithheldReason::MissingVariables(variables)) => Some(
+            AuthRequirement::missing_variables(variables, &server.config_source().sign_in),
+        ),
         _ => None,
     };
     let skipped = missing.is_some().then_some("missing_auth");
     let wants_first = match withheld {
-        Some(Withheld::Missing(variables)) => variables.first().cloned(),
+        Some(WithheldReason::MissingVariables(variables)) => variables.first().cloned(),
         _ => None,
     };
     let refused = trouble.as_ref().and_then(|trouble| trouble.auth.clone());
     let agreement = server.agreement();
     let name = server.name();
-    let written = server.written();
-    let startup_policy = written.start();
-    Row {
+    let written = server.config_source();
+    let startup_policy = written.startup_policy();
+    ServerRow {
         name: name.to_string(),
         status: status.name(),
         starting: server.is_starting(),
         tool_count: visible,
         protocol_version: agreement.map(|agreed| agreed.version.name().to_owned()),
-        error: trouble.as_ref().map(|trouble| trouble.why.clone()),
+        error: trouble.as_ref().map(|trouble| trouble.message.clone()),
         auth: missing.or(refused.clone()).unwrap_or_default(),
         next_step: match withheld {
-            Some(Withheld::Untrusted) => Some(format!("rung gateway trust {name}")),
-            Some(Withheld::Missing(variables)) => Some(format!("set {}", variables.join(", "))),
-            Some(Withheld::Unusable(why)) => Some(format!("correct its entry: {why}")),
-            None if server.written().edit_waits => Some(format!(
+            Some(WithheldReason::Untrusted) => Some(format!("rung gateway trust {name}")),
+            Some(WithheldReason::UntrustedSettings) => Some("rung config trust".to_owned()),
+            Some(WithheldReason::MissingVariables(variables)) => Some(format!(
+                "set {} in {}",
+                variables.join(", "),
+                server.value_files()
+            )),
+            Some(WithheldReason::Unusable(why)) => Some(format!("correct its entry: {why}")),
+            None if server.config_source().has_pending_edit => Some(format!(
                 "an edit waits for approval: rung gateway trust {name}"
             )),
-            None => refused.is_some().then(|| {
-                format!("give {name} its credential in the configuration, then call again")
-            }),
+            None => refused.is_some().then(|| server.credential_hint()),
         },
         startup_skip_reason: skipped.filter(|_| whole),
-        source_path: server.file_for(permit).filter(|_| whole),
+        source_path: server.config_file_for(permit).filter(|_| whole),
         detail: whole.then(|| {
             let all = seen.as_ref().map_or(0, |seen| seen.tools.len());
             let dropped = seen.iter().flat_map(|seen| seen.dropped.iter());
-            let about = seen.as_ref().map(|seen| &seen.about);
-            Detail {
+            let about = seen.as_ref().map(|seen| &seen.description);
+            ServerDetail {
                 startup_policy,
                 startup_source: written.origin,
                 startup_env_var: wants_first,
                 sharing: server.definition.sharing.name(),
-                running: server.running(),
+                running: server.running_count(),
                 server_info: about.map(|about| about.server.clone()),
                 server_capabilities: about.map(|about| about.capabilities.clone()),
                 instructions: about.and_then(|about| about.instructions.clone()),
@@ -344,10 +371,13 @@ fn row(asking: &Asking<'_>, server: &Server, status: Status, whole: bool) -> Row
                 unusable_tools: dropped
                     .map(|(tool, why)| format!("{tool}: {why}"))
                     .collect(),
-                failed_at: trouble.map(|trouble| iso(trouble.at_ms)),
+                failed_at: trouble.map(|trouble| iso_timestamp(trouble.at_ms)),
                 last_stderr: rung_ladder::head(
-                    &state.rules.masks().text(&server.last_words()),
-                    WORDS_BYTES,
+                    &state
+                        .access
+                        .caller_redactor()
+                        .redact_text(&server.stderr_tail()),
+                    MAX_STDERR_BYTES,
                 )
                 .to_owned(),
             }

@@ -1,4 +1,4 @@
-//! `gateway.invoke`: calls a tool.
+//! `gateway.invoke`: calls a downstream tool.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::tasks_get::Shown;
+use super::tasks_get::TaskView;
 use super::{Asking, Definition, no_arguments};
+use crate::access::AccessPolicy;
 use crate::answer::{Limits, Of, dressed};
-use crate::heard::traced;
-use crate::invoke::{AsTask, Order, Outcome};
-use crate::redact::Masks;
-use crate::sight::Rules;
+use crate::delegate::with_trace_context;
+use crate::invoke::{Invocation, InvokeOutcome, TaskOptions};
+use crate::redact::CallerRedactor;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.invoke",
     title: "Call a tool",
-    description: "Calls a tool of any server, which starts if need be. A long result is kept whole: read on with rung.read.",
+    description: "Calls a tool of any server; starts the server if needed. A long result is stored: read on with rung.read.",
     hints: Hints {
         read_only: false,
         destructive: true,
@@ -32,7 +32,7 @@ pub(super) const DEFINITION: Definition = Definition {
     properties: r#"{
         "tool_id": {"type": "string", "description": "server::tool"},
         "arguments": {"type": "object"},
-        "task": {"type": "object", "description": "Go on as a task, if the tool can.", "properties": {
+        "task": {"type": "object", "description": "Run as a task, if the tool can.", "properties": {
             "enabled": {"type": "boolean"},
             "metadata": {"type": "object"},
             "ttl": {"type": "integer", "minimum": 1, "description": "seconds"},
@@ -47,6 +47,52 @@ pub(super) const DEFINITION: Definition = Definition {
         "run_correlation_id": {"type": "string", "maxLength": 128},
         "seat_correlation_id": {"type": "string", "maxLength": 128},
         "evidence_label_digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}"#,
+    parameters: &[
+        ("tool_id", "The tool: server::tool."),
+        ("arguments", "Arguments of the tool."),
+        ("task", "Runs the call as a task, if the tool supports it."),
+        ("task.enabled", "False makes an ordinary call."),
+        ("task.metadata", "Forwarded in _meta."),
+        ("task.ttl", "Seconds for which the server keeps the task."),
+        (
+            "task.poll_interval",
+            "Seconds between polls, forwarded in _meta.",
+        ),
+        ("task.requestor_context", "Forwarded in _meta."),
+        ("options", "Limits of this call."),
+        (
+            "options.timeout_ms",
+            "Longest wait for the result, in milliseconds.",
+        ),
+        (
+            "options.max_output_chars",
+            "Longest reply; the rest of the result is stored.",
+        ),
+        (
+            "options.redact_secrets",
+            "True also masks texts that have the form of a secret.",
+        ),
+        (
+            "trace_context",
+            "W3C trace context, forwarded to the server.",
+        ),
+        ("trace_context.traceparent", "W3C traceparent."),
+        ("trace_context.tracestate", "W3C tracestate."),
+        ("trace_context.baggage", "W3C baggage."),
+        ("_meta", "Members of _meta, forwarded to the server."),
+        (
+            "run_correlation_id",
+            "Identifier of the run, forwarded in _meta.",
+        ),
+        (
+            "seat_correlation_id",
+            "Identifier of the seat, forwarded in _meta.",
+        ),
+        (
+            "evidence_label_digest",
+            "SHA-256 of an evidence label in hex, forwarded in _meta.",
+        ),
+    ],
     required: &["tool_id"],
     run: |asking| Box::pin(run(asking)),
 };
@@ -58,8 +104,8 @@ struct Input<'a> {
     tool_id: Cow<'a, str>,
     #[serde(borrow)]
     arguments: Option<&'a RawValue>,
-    task: Option<TaskWish>,
-    options: Option<Options>,
+    task: Option<TaskRequest>,
+    options: Option<InvokeOptions>,
     trace_context: Option<TraceContext>,
     #[serde(rename = "_meta", borrow)]
     meta: Option<&'a RawValue>,
@@ -68,7 +114,7 @@ struct Input<'a> {
     evidence_label_digest: Option<String>,
 }
 
-/// How a call can be traced across processes, as W3C has it.
+/// Trace context (W3C).
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TraceContext {
@@ -79,7 +125,7 @@ struct TraceContext {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TaskWish {
+struct TaskRequest {
     enabled: Option<bool>,
     metadata: Option<Value>,
     ttl: Option<u64>,
@@ -87,38 +133,37 @@ struct TaskWish {
     requestor_context: Option<Value>,
 }
 
-/// How a result is wanted.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Options {
+pub(super) struct InvokeOptions {
     timeout_ms: Option<u64>,
     max_output_chars: Option<usize>,
     redact_secrets: Option<bool>,
 }
 
 const TIMEOUT_MS: u64 = 30_000;
-/// As milliseconds, the largest whole number that every reader of JSON has.
+/// In milliseconds, the largest integer that every JSON parser represents exactly.
 const MAX_SECONDS: u64 = 9_007_199_254_740;
 
-impl Options {
+impl InvokeOptions {
     pub(super) fn timeout(&self) -> Duration {
         Duration::from_millis(self.timeout_ms.unwrap_or(TIMEOUT_MS))
     }
 
-    /// What of a reply is sent: no more than the policy, the caller's budget and the call itself allow.
+    /// Returns the limits of the reply: the least of policy, budget and `max_output_chars`.
     pub(super) fn limits(&self, asking: &Asking<'_>) -> Limits {
         Limits::of(asking.gateway, asking.call, self.max_output_chars)
     }
 
-    /// What is masked, whatever the caller wants; and more, where they do.
-    pub(super) fn masks<'r>(&self, rules: &'r Rules) -> Masks<'r> {
-        Masks {
+    /// Returns the redactor that always applies, plus the usual forms of secrets if the caller asks for it.
+    pub(super) fn caller_redactor<'r>(&self, rules: &'r AccessPolicy) -> CallerRedactor<'r> {
+        CallerRedactor {
             usual: self.redact_secrets.unwrap_or_default(),
-            ..rules.masks()
+            ..rules.caller_redactor()
         }
     }
 
-    fn is_sound(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let time = self.timeout_ms.unwrap_or(TIMEOUT_MS);
         let chars = self.max_output_chars.unwrap_or(100);
         (1_000..=300_000).contains(&time) && (100..=100_000).contains(&chars)
@@ -126,7 +171,7 @@ impl Options {
 }
 
 impl<'a> Input<'a> {
-    /// Reads the arguments. Nearly all are right and need nobody to judge them; the schema says what is wrong with the others.
+    /// Parses the arguments. Simple valid ones skip the schema; for others the schema reports what is wrong.
     fn read(asking: &Asking<'a>) -> Result<Self, Fault> {
         let read = serde_json::from_str::<Input<'a>>(asking.arguments.get());
         let plain = |input: &Input<'_>| {
@@ -139,7 +184,7 @@ impl<'a> Input<'a> {
                 && input.trace_context.is_none()
                 && input.meta.is_none()
                 && correlated.iter().all(|id| id.is_none())
-                && input.options.as_ref().is_none_or(Options::is_sound)
+                && input.options.as_ref().is_none_or(InvokeOptions::is_valid)
                 && input
                     .arguments
                     .is_none_or(|given| given.get().starts_with('{'))
@@ -156,23 +201,23 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Refuses what the schema would refuse if it were as long as all that is known.
+    /// Checks constraints that the schema leaves out to stay short.
     fn check(&self) -> Result<(), Fault> {
         let task = self.task.as_ref();
         let ttl = task.and_then(|task| task.ttl).unwrap_or_default();
         let poll = task.and_then(|task| task.poll_interval).unwrap_or_default();
-        // As a duration, whatever is not a number of seconds is refused, too.
+        // The conversion to a duration also refuses negative and infinite numbers.
         let most = Duration::from_secs(MAX_SECONDS);
         let poll_is_sound = Duration::try_from_secs_f64(poll).is_ok_and(|poll| poll <= most);
         let is_empty = |id: &Option<String>| id.as_deref() == Some("");
         let wrong = if ttl > MAX_SECONDS {
-            Some("task.ttl: more seconds than there are")
+            Some("`task.ttl` is out of range: at most 9,007,199,254,740,991 ms")
         } else if !poll_is_sound {
-            Some("task.poll_interval: more seconds than there are")
+            Some("`task.poll_interval` is out of range: at most 9,007,199,254,740,991 ms")
         } else if is_empty(&self.run_correlation_id) {
-            Some("run_correlation_id: it is empty")
+            Some("`run_correlation_id` is empty")
         } else if is_empty(&self.seat_correlation_id) {
-            Some("seat_correlation_id: it is empty")
+            Some("`seat_correlation_id` is empty")
         } else {
             None
         };
@@ -182,7 +227,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// What goes along to the server: the caller's own, and how the call can be traced.
+    /// Returns the `_meta` to send: the caller's own, its trace context and correlation ids.
     fn meta(&self) -> Option<String> {
         let trace = self.trace_context.iter().flat_map(|trace| {
             [
@@ -221,12 +266,12 @@ impl<'a> Input<'a> {
             };
             let before = meta.as_deref().unwrap_or("{}");
             let value = Value::from(value).to_string();
-            meta = Some(splice::with(before, name, &value));
+            meta = Some(splice::set_member(before, name, &value));
         }
         for (name, value) in own {
             let before = meta.as_deref().unwrap_or("{}");
             let name = format!("rung/{name}");
-            meta = Some(splice::with(before, &name, &value.to_string()));
+            meta = Some(splice::set_member(before, &name, &value.to_string()));
         }
         meta
     }
@@ -243,38 +288,38 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         &nothing
     };
     let options = input.options.as_ref();
-    let default = Options::default();
+    let default = InvokeOptions::default();
     let options = options.unwrap_or(&default);
     let wish = input
         .task
         .as_ref()
         .filter(|wish| wish.enabled != Some(false));
-    let order = Order {
-        id: &input.tool_id,
+    let order = Invocation {
+        tool_id: &input.tool_id,
         arguments,
-        meta: traced(input.meta(), call),
+        meta: with_trace_context(input.meta(), call),
         timeout: options.timeout(),
-        counts_start: options.timeout_ms.is_some(),
-        as_task: wish.map(|wish| AsTask {
+        timeout_includes_start: options.timeout_ms.is_some(),
+        task_options: wish.map(|wish| TaskOptions {
             ttl_ms: wish.ttl.map(|seconds| seconds.saturating_mul(1_000)),
         }),
     };
     let invoked = gateway.invoke(call, &order).await;
     let state = gateway.state();
-    let masks = options.masks(&state.rules);
-    let (tool_id, outcome) = invoked.map_err(|fault| masks.fault(fault))?;
+    let masks = options.caller_redactor(&state.access);
+    let (tool_id, outcome) = invoked.map_err(|fault| masks.redact_fault(fault))?;
     match outcome {
-        Outcome::Done(answer) => {
+        InvokeOutcome::Done(answer) => {
             let limits = options.limits(&asking);
-            let keep = gateway.0.keep.clone();
+            let keep = gateway.0.result_sink.clone();
             let of = Of {
                 tool_id: &tool_id,
                 task: None,
             };
             dressed(answer, Some(&of), masks, limits, call, keep).await
         }
-        Outcome::Task(state) => {
-            let task = Shown::of(&state);
+        InvokeOutcome::Task(state) => {
+            let task = TaskView::from_state(&state);
             let said = serde_json::json!({"tool_id": tool_id, "ok": true, "task": task});
             asking.reply(said).await
         }

@@ -1,19 +1,20 @@
-//! `gateway.list_pending`: the caller's calls under way.
+//! `gateway.list_pending`: the caller's active calls.
 
 use rung_fault::Fault;
 use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
 
-use super::{Asking, Definition, READS, iso, seconds};
-use crate::calls::{Begun, Owner};
+use super::{Asking, Definition, READ_HINTS, iso_timestamp, parameter, seconds};
+use crate::calls::{ActiveCall, CallOwner};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.list_pending",
-    title: "List calls under way",
-    description: "Your calls that have no answer yet.",
-    hints: READS,
+    title: "List active calls",
+    description: "Lists your active calls.",
+    hints: READ_HINTS,
     operates: false,
     properties: r#"{"server": {"type": "string"}}"#,
+    parameters: &[("server", parameter::SERVER)],
     required: &[],
     run: |asking| Box::pin(run(asking)),
 };
@@ -25,12 +26,12 @@ struct Input {
 
 #[derive(Serialize)]
 struct Output {
-    requests: Vec<Request>,
+    requests: Vec<PendingCall>,
     total_pending: usize,
 }
 
 #[derive(Serialize)]
-struct Request {
+struct PendingCall {
     request_id: String,
     server_name: String,
     tool_id: String,
@@ -50,8 +51,8 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     if let Some(name) = &input.server {
         asking.gateway.server(&asking.call.permit, name)?;
     }
-    let owner = Owner::of(asking.call);
-    let here = |call: &Begun| {
+    let owner = CallOwner::from_call(asking.call);
+    let here = |call: &ActiveCall| {
         input
             .server
             .as_deref()
@@ -63,12 +64,12 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         .calls
         .list(|call| call.owner == owner && here(call));
     let tasks = &asking.gateway.0.tasks;
-    let status = |call: &Begun| {
+    let status = |call: &ActiveCall| {
         let task = tasks.get(&call.server, call.task_id.as_deref()?, &owner)?;
         task.status()
     };
-    let requests = calls.iter().map(|call| shown(call, status(call)));
-    let requests: Vec<Request> = requests.collect();
+    let requests = calls.iter().map(|call| pending_call(call, status(call)));
+    let requests: Vec<PendingCall> = requests.collect();
     asking
         .reply(Output {
             total_pending: requests.len(),
@@ -77,12 +78,12 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         .await
 }
 
-fn shown(call: &Begun, task_status: Option<String>) -> Request {
-    Request {
+fn pending_call(call: &ActiveCall, task_status: Option<String>) -> PendingCall {
+    PendingCall {
         request_id: call.id(),
         server_name: call.server.to_string(),
         tool_id: call.tool_id.clone(),
-        started_at_iso: iso(call.started_ms),
+        started_at_iso: iso_timestamp(call.started_ms),
         elapsed_seconds: seconds(call.started.elapsed()),
         timeout_ms: u64::try_from(call.timeout.as_millis()).unwrap_or(u64::MAX),
         state: call.state(),

@@ -1,4 +1,4 @@
-//! The `gateway.*` tools, one file each, in the order in which they are listed.
+//! The `gateway.*` tools, one file each. `ALL` has the order in which they are listed.
 
 mod cancel;
 mod catalog_search;
@@ -18,11 +18,12 @@ mod tasks_result;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use catalog_search::short;
+pub(crate) use catalog_search::shorten;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_tool::{
-    Call, Card, Hints, Names, Pending, Reply, Schema, TaskUse, ToolSource, arguments, unknown_tool,
+    BoxFuture, Call, Card, Hints, NameStyle, Reply, Schema, TaskUse, ToolSource, arguments,
+    unknown_tool,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -31,29 +32,41 @@ use serde_json::{Value, json};
 
 use crate::answer::{Limits, said_by_us};
 use crate::gateway::Gateway;
-use crate::policy::Thing;
+use crate::policy::PolicySubject;
 
-/// What a tool says of itself, and does.
+/// The definition of a `gateway.*` tool.
 struct Definition {
     name: &'static str,
     title: &'static str,
     description: &'static str,
     hints: Hints,
-    /// Whether it starts or stops what others use, too.
+    /// True if the tool starts or stops servers that other callers use too.
     operates: bool,
-    /// What it takes: the properties of its schema, as JSON.
+    /// The `properties` of its input schema, as JSON.
     properties: &'static str,
+    /// A description of every parameter, by its path in `properties`. `gateway.describe` shows them; in the list they would cost
+    /// every client tokens.
+    parameters: &'static [(&'static str, &'static str)],
     required: &'static [&'static str],
-    run: for<'a> fn(Asking<'a>) -> Pending<'a, Result<Reply, Fault>>,
+    run: for<'a> fn(Asking<'a>) -> BoxFuture<'a, Result<Reply, Fault>>,
 }
 
-/// A call of one of the tools.
+/// Descriptions that several parameters share.
+mod parameter {
+    pub(super) const SERVER: &str = "Name of the server, as gateway.health lists it.";
+    pub(super) const TASK_ID: &str =
+        "The task: task_id in the reply of gateway.invoke or gateway.tasks_list.";
+    pub(super) const FORCE: &str = "True cancels your active calls and tasks at this server.";
+    pub(super) const IGNORED: &str = "Accepted for compatibility; not used.";
+}
+
+/// A call of a `gateway.*` tool.
 #[derive(Clone, Copy)]
 struct Asking<'a> {
     gateway: &'a Gateway,
     call: &'a Call,
     schema: &'a Schema,
-    /// The same, as it is written.
+    /// The schema that `schema` was compiled from.
     takes: &'a Value,
     arguments: &'a RawValue,
 }
@@ -75,37 +88,37 @@ const ALL: [&Definition; 14] = [
     &tasks_cancel::DEFINITION,
 ];
 
-/// The name of the one that calls theirs.
-pub(crate) const INVOKE: &str = invoke::DEFINITION.name;
+/// The tool that calls downstream tools.
+pub(crate) const INVOKE_TOOL: &str = invoke::DEFINITION.name;
 
-/// The names of all of them.
+/// Returns the names of all `gateway.*` tools.
 pub fn names() -> impl Iterator<Item = &'static str> {
     ALL.into_iter().map(|definition| definition.name)
 }
 
-/// Whether a tool changes nothing.
-pub(crate) fn only_reads(name: &str) -> bool {
+/// Returns true if the tool changes nothing.
+pub(crate) fn is_read_only(name: &str) -> bool {
     let mut named = ALL.into_iter().filter(|definition| definition.name == name);
     named.any(|definition| definition.hints.read_only)
 }
 
-/// Whether a tool starts or stops what others use, too.
+/// Returns true if the tool starts or stops servers that other callers use too.
 pub(crate) fn is_for_operators(name: &str) -> bool {
     let mut named = ALL.into_iter().filter(|definition| definition.name == name);
     named.any(|definition| definition.operates)
 }
 
-/// It reads what we know.
-const READS: Hints = Hints::READ;
-/// It starts or stops something, and can be done again.
-const OPERATES: Hints = Hints {
+/// Hints of tools that only read.
+const READ_HINTS: Hints = Hints::READ;
+/// Hints of tools that start or stop servers and can be repeated.
+const OPERATOR_HINTS: Hints = Hints {
     read_only: false,
     destructive: false,
     idempotent: true,
     open_world: true,
 };
 
-/// The `gateway.*` tools, as a source.
+/// The `gateway.*` tools as a tool source.
 pub struct Tools {
     gateway: Gateway,
     entries: Vec<Entry>,
@@ -114,26 +127,18 @@ pub struct Tools {
 struct Entry {
     card: Card,
     schema: Schema,
-    /// The same, as it is written.
+    /// The schema that `schema` was compiled from.
     takes: Value,
     definition: &'static Definition,
 }
 
 impl Tools {
-    /// The tools of a gateway.
+    /// Creates the tools of a gateway.
     pub fn new(gateway: Gateway) -> Result<Self, Fault> {
         let entry = |definition: &'static Definition| {
-            let properties: Value =
-                serde_json::from_str(definition.properties).map_err(|error| {
-                    Fault::new(Code::Internal, format!("{}: {error}", definition.name))
-                })?;
-            let mut schema = json!({"type": "object", "properties": properties});
-            if !definition.required.is_empty() {
-                schema["required"] = definition.required.into();
-            }
-            schema["additionalProperties"] = false.into();
-            let listed = listed(definition, &schema)?;
-            let takes = in_detail(&schema)?;
+            let schema = listed_schema(definition)?;
+            let listed = list_entry(definition, &schema)?;
+            let takes = validation_schema(&schema)?;
             Ok(Entry {
                 schema: Schema::compile(&takes)?,
                 takes,
@@ -159,14 +164,8 @@ impl Tools {
         })
     }
 
-    /// The one place where it is decided whether a tool of ours is there for a permit.
     fn is_granted(&self, entry: &Entry, permit: &Permit) -> bool {
-        let state = self.gateway.state();
-        let name = entry.definition.name;
-        let operates = entry.definition.operates;
-        self.gateway.is_shown()
-            && state.sees(permit, Thing::GatewayTool(name))
-            && (!operates || state.rules.may_operate(permit))
+        entry.definition.is_granted(&self.gateway, permit)
     }
 
     fn find(&self, permit: &Permit, name: &str) -> Result<&Entry, Fault> {
@@ -194,7 +193,7 @@ impl Tools {
             call,
             schema: &entry.schema,
             takes: &entry.takes,
-            // A client that has nothing to say may send null.
+            // Some clients send null for no arguments.
             arguments: if arguments.get() == "null" {
                 nothing = no_arguments();
                 &nothing
@@ -206,8 +205,49 @@ impl Tools {
     }
 }
 
-/// What a tool takes, with all that is known of it and that nobody would read in a list.
-fn in_detail(schema: &Value) -> Result<Value, Fault> {
+impl Definition {
+    /// Returns true if the permit may use the tool. No other code decides that.
+    fn is_granted(&self, gateway: &Gateway, permit: &Permit) -> bool {
+        let state = gateway.state();
+        gateway.is_shown()
+            && state.is_visible(permit, PolicySubject::GatewayTool(self.name))
+            && (!self.operates || state.access.may_operate(permit))
+    }
+
+    /// Returns the full schema, with a description of every parameter.
+    fn described_schema(&self, names: NameStyle) -> Result<Value, Fault> {
+        let mut schema = validation_schema(&listed_schema(self)?)?;
+        for (path, text) in self.parameters {
+            let pointer = format!("/properties/{}", path.replace('.', "/properties/"));
+            if let Some(parameter) = schema.pointer_mut(&pointer) {
+                parameter["description"] = with_names(text, names).into();
+            }
+        }
+        Ok(schema)
+    }
+}
+
+/// Returns the definition of the `gateway.*` tool that the caller names, if its permit includes the tool.
+fn find_definition(gateway: &Gateway, call: &Call, name: &str) -> Option<&'static Definition> {
+    let is_meant = |own: &str| own == name || call.name_style.apply(own) == name;
+    let mut named = ALL.into_iter().filter(|own| is_meant(own.name));
+    named.find(|own| own.is_granted(gateway, &call.permit))
+}
+
+/// Returns the input schema as it is listed.
+fn listed_schema(definition: &Definition) -> Result<Value, Fault> {
+    let properties: Value = serde_json::from_str(definition.properties)
+        .map_err(|error| Fault::new(Code::Internal, format!("{}: {error}", definition.name)))?;
+    let mut schema = json!({"type": "object", "properties": properties});
+    if !definition.required.is_empty() {
+        schema["required"] = definition.required.into();
+    }
+    schema["additionalProperties"] = false.into();
+    Ok(schema)
+}
+
+/// Returns the full schema for validation: the listed one plus details that would cost tokens in every list.
+fn validation_schema(schema: &Value) -> Result<Value, Fault> {
     let mut schema = schema.clone();
     let known: Value = serde_json::from_str(invoke::DEFINITION.properties)
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
@@ -227,8 +267,8 @@ fn in_detail(schema: &Value) -> Result<Value, Fault> {
     Ok(schema)
 }
 
-/// A tool as it is listed. Every agent pays for every byte: what is as the protocol takes it to be anyway is not said.
-fn listed(definition: &Definition, schema: &Value) -> Result<Box<RawValue>, Fault> {
+/// Returns a tool as it is listed, without annotations that equal the protocol's defaults: every client pays for every byte.
+fn list_entry(definition: &Definition, schema: &Value) -> Result<Box<RawValue>, Fault> {
     let mut tool = json!({
         "name": definition.name,
         "description": definition.description,
@@ -241,7 +281,7 @@ fn listed(definition: &Definition, schema: &Value) -> Result<Box<RawValue>, Faul
         }
     };
     said("readOnlyHint", hints.read_only, false);
-    // Of what only reads these mean nothing.
+    // These have no meaning for read-only tools.
     if !hints.read_only {
         said("destructiveHint", hints.destructive, true);
         said("idempotentHint", hints.idempotent, false);
@@ -251,7 +291,8 @@ fn listed(definition: &Definition, schema: &Value) -> Result<Box<RawValue>, Faul
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))
 }
 
-/// Many clients write null for what they do not say. Only where we know the members: what goes on to a server goes as it came.
+/// Removes null members, which many clients send for absent ones. Only members of the schema: arguments for a downstream
+/// server are forwarded unchanged.
 fn drop_nulls(given: &mut Value, schema: &Value) {
     let (Some(given), Some(known)) = (given.as_object_mut(), schema["properties"].as_object())
     else {
@@ -274,13 +315,13 @@ fn no_arguments() -> Box<RawValue> {
 }
 
 impl Asking<'_> {
-    /// The arguments, once the schema has accepted them.
+    /// Validates the arguments against the schema and deserializes them.
     fn read<T: DeserializeOwned>(&self) -> Result<T, Fault> {
         serde_json::from_value(self.accepted()?)
             .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))
     }
 
-    /// The same, as JSON.
+    /// Validates the arguments against the schema and returns them as JSON.
     fn accepted(&self) -> Result<Value, Fault> {
         let mut value: Value = serde_json::from_str(self.arguments.get())
             .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))?;
@@ -289,19 +330,24 @@ impl Asking<'_> {
         Ok(value)
     }
 
-    /// The reply that says this.
+    /// Renders the facts as the reply, with secrets masked and within the limits.
     async fn reply(&self, facts: impl Serialize) -> Result<Reply, Fault> {
         let facts = serde_json::to_value(facts)
             .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
-        let facts = self.gateway.state().rules.masks().value(facts);
+        let facts = self
+            .gateway
+            .state()
+            .access
+            .caller_redactor()
+            .redact_value(facts);
         let limits = Limits::of(self.gateway, self.call, None);
-        let keep = self.gateway.0.keep.clone();
+        let keep = self.gateway.0.result_sink.clone();
         said_by_us(facts, limits, self.call, keep).await
     }
 }
 
 impl ToolSource for Tools {
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<Card>, Fault>> {
         let entries = self.entries.iter();
         let granted = entries.filter(|entry| self.is_granted(entry, permit));
         let cards = granted.map(|entry| entry.card.clone()).collect();
@@ -312,7 +358,7 @@ impl ToolSource for Tools {
         &'a self,
         permit: &'a Permit,
         name: &'a str,
-    ) -> Pending<'a, Result<Card, Fault>> {
+    ) -> BoxFuture<'a, Result<Card, Fault>> {
         let card = self.find(permit, name).map(|entry| entry.card.clone());
         Box::pin(std::future::ready(card))
     }
@@ -322,7 +368,7 @@ impl ToolSource for Tools {
         call: &'a Call,
         name: &'a str,
         arguments: &'a RawValue,
-    ) -> Pending<'a, Reply> {
+    ) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
             let entry = match self.find(&call.permit, name) {
                 Ok(entry) => entry,
@@ -331,38 +377,74 @@ impl ToolSource for Tools {
             match self.answer(entry, call, arguments).await {
                 Ok(reply) => reply,
                 Err(fault) => Reply {
-                    // That a tool of theirs is not there does not mean that ours is not.
+                    // An unknown downstream tool does not mean that the `gateway.*` tool is unknown.
                     fault: None,
-                    ..self.gateway.failed(named(fault, call.names), call).await
+                    ..self
+                        .gateway
+                        .failed(with_tool_names(fault, call.name_style), call)
+                        .await
                 },
             }
         })
     }
 }
 
-/// A fault whose hint has the names that the caller knows tools by.
-pub(crate) fn named(fault: Fault, names: Names) -> Fault {
-    if names == Names::Dotted {
+/// Returns the fault with tool names in its hint written in the caller's style.
+pub(crate) fn with_tool_names(fault: Fault, names: NameStyle) -> Fault {
+    if names == NameStyle::Dotted {
         return fault;
     }
-    match fault
-        .hint()
-        .map(|hint| hint.replace("gateway.", "gateway_"))
-    {
+    match fault.hint().map(|hint| with_names(hint, names)) {
         Some(hint) => fault.with_hint(hint),
         None => fault,
     }
 }
 
-/// Milliseconds since 1970 as people write a time.
-fn iso(ms: u64) -> String {
+/// Returns the text with the names of `gateway.*` tools written in this style.
+fn with_names(text: &str, names: NameStyle) -> String {
+    match names {
+        NameStyle::Dotted => text.to_owned(),
+        NameStyle::Plain => text.replace("gateway.", "gateway_"),
+    }
+}
+
+/// Formats milliseconds since 1970 as ISO 8601.
+fn iso_timestamp(ms: u64) -> String {
     let ms = i64::try_from(ms).unwrap_or_default();
     jiff::Timestamp::from_millisecond(ms)
         .unwrap_or_default()
         .to_string()
 }
 
-/// Seconds, to a tenth.
+/// Returns seconds, rounded to a tenth.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asserts that every property, at any depth, has a description.
+    fn assert_described(path: &str, schema: &Value) {
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            let path = format!("{path}.{name}");
+            let text = property["description"].as_str().unwrap_or_default();
+            assert!(!text.is_empty(), "{path} has no description");
+            assert_described(&path, property);
+        }
+    }
+
+    #[test]
+    fn every_parameter_has_a_description() {
+        for definition in ALL {
+            let schema = definition.described_schema(NameStyle::Dotted).unwrap();
+            assert_described(definition.name, &schema);
+            for (path, _) in definition.parameters {
+                let pointer = format!("/properties/{}", path.replace('.', "/properties/"));
+                let known = schema.pointer(&pointer).is_some();
+                assert!(known, "{} has no parameter {path}", definition.name);
+            }
+        }
+    }
 }

@@ -1,22 +1,27 @@
-//! `gateway.refresh`: reads the configuration again.
+//! `gateway.refresh`: reloads the configuration.
 
 use rung_fault::{Code, Fault};
 use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
 
-use super::{Asking, Definition, OPERATES};
-use crate::calls::Owner;
-use crate::gateway::LONG;
-use crate::policy::Thing;
-use crate::work::Work;
+use super::{Asking, Definition, OPERATOR_HINTS};
+use crate::calls::CallOwner;
+use crate::gateway::SLOW_START;
+use crate::owned_work::OwnedWork;
+use crate::policy::PolicySubject;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.refresh",
     title: "Reload the configuration",
-    description: "Reads configuration and policy again, and looks at new servers. Refuses while you have work under way, unless force ends it.",
-    hints: OPERATES,
+    description: "Reloads configuration and policy; lists new servers. Refused while your calls or tasks run, unless force cancels them.",
+    hints: OPERATOR_HINTS,
     operates: true,
     properties: r#"{"source": {"enum": ["claude_config", "custom"]}, "reason": {"type": "string"}, "force": {"type": "boolean"}}"#,
+    parameters: &[
+        ("source", "Accepted for compatibility; all files are read."),
+        ("reason", "Accepted for compatibility; not used."),
+        ("force", "True cancels your active calls and tasks."),
+    ],
     required: &[],
     run: |asking| Box::pin(run(asking)),
 };
@@ -36,7 +41,7 @@ struct Output {
     revision_id: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<String>,
-    /// Servers that nobody has seen and that take long to start.
+    /// Servers without a catalog that are still starting.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     still_starting: Vec<String>,
     pending_requests_seen: usize,
@@ -52,31 +57,31 @@ struct Output {
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
     let (gateway, call) = (asking.gateway, asking.call);
-    let work = Work::of(gateway, &Owner::of(call), None);
+    let work = OwnedWork::find(gateway, &CallOwner::from_call(call), None);
     if !work.is_empty() && !input.force {
-        return Err(Fault::new(Code::WorkPending, format!("you have {work} under way"))
-            .with_hint("gateway.list_pending and gateway.tasks_list show it; \"force\": true ends it and goes on"));
+        return Err(Fault::new(Code::WorkPending, format!("{work} of yours are active"))
+            .with_hint("gateway.list_pending and gateway.tasks_list show them; gateway.refresh with \"force\": true cancels them"));
     }
-    let ended = work.end(gateway).await;
+    let ended = work.cancel(gateway).await;
     gateway.reload().await?;
     let permit = &call.permit;
-    let seen_at_once = tokio::time::timeout(LONG, gateway.see_all(permit)).await;
+    let seen_at_once = tokio::time::timeout(SLOW_START, gateway.wait_until_listed(permit)).await;
     let still_starting = if seen_at_once.is_ok() {
         Vec::new()
     } else {
-        let unseen = gateway.unseen(permit).into_iter();
+        let unseen = gateway.unlisted_servers(permit).into_iter();
         let starting = unseen.filter(|server| server.is_starting());
         starting.map(|server| server.name().to_string()).collect()
     };
-    let remaining = Work::of(gateway, &Owner::of(call), None);
-    let (state, shelf) = (gateway.state(), gateway.shelf());
+    let remaining = OwnedWork::find(gateway, &CallOwner::from_call(call), None);
+    let (state, shelf) = (gateway.state(), gateway.tool_index());
     let servers = state.servers.values();
     let servers: Vec<_> = servers
-        .filter(|server| state.sees(permit, Thing::Server(server.name())))
+        .filter(|server| state.is_visible(permit, PolicySubject::Server(server.name())))
         .collect();
     let tools = shelf.tools.iter().filter(|(server, known)| {
         let (server, tool) = (&**server.name(), &*known.tool.name);
-        state.sees(permit, Thing::Tool { server, tool })
+        state.is_visible(permit, PolicySubject::Tool { server, tool })
     });
     asking
         .reply(Output {
@@ -92,8 +97,8 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             pending_requests_refused: 0,
             pending_requests_remaining: remaining.calls(),
             mcp_tasks_seen: ended.tasks,
-            mcp_tasks_cancelled: ended.tasks_ended,
-            mcp_tasks_refused: ended.tasks - ended.tasks_ended,
+            mcp_tasks_cancelled: ended.tasks_acknowledged,
+            mcp_tasks_refused: ended.tasks - ended.tasks_acknowledged,
             mcp_tasks_remaining: remaining.tasks(),
         })
         .await

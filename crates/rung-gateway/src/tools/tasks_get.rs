@@ -1,23 +1,28 @@
-//! `gateway.tasks_get`: how a task is, as its server says now.
+//! `gateway.tasks_get`: the current state of a task, fetched from its server.
 
 use rung_fault::{Code, Fault};
-use rung_mcp::connect::How;
+use rung_mcp::connect::RequestOptions;
 use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Asking, Definition, READS};
-use crate::calls::Owner;
-use crate::tasks::Task;
+use super::{Asking, Definition, READ_HINTS, parameter};
+use crate::calls::CallOwner;
+use crate::tasks::DownstreamTask;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.tasks_get",
-    title: "Look at a task",
-    description: "How one of your tasks is.",
-    hints: READS,
+    title: "Get a task",
+    description: "Shows the state of one of your tasks.",
+    hints: READ_HINTS,
     operates: false,
     properties: r#"{"server_name": {"type": "string"}, "task_id": {"type": "string"}, "requestor_context": {"type": "object"}}"#,
+    parameters: &[
+        ("server_name", parameter::SERVER),
+        ("task_id", parameter::TASK_ID),
+        ("requestor_context", parameter::IGNORED),
+    ],
     required: &["server_name", "task_id"],
     run: |asking| Box::pin(run(asking)),
 };
@@ -28,9 +33,9 @@ struct Input {
     task_id: String,
 }
 
-/// A task, in the words of the tools: times in seconds.
+/// A task as the `gateway.*` tools return it, with times in seconds.
 #[derive(Default, Serialize)]
-pub(super) struct Shown {
+pub(super) struct TaskView {
     task_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) status: Option<String>,
@@ -44,19 +49,19 @@ pub(super) struct Shown {
     ttl: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     poll_interval: Option<f64>,
-    /// What it waits for, where it waits for something.
+    /// Input that the task waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     input_requests: Option<Value>,
-    /// Members whose value is not what it must be. They are among the others.
+    /// Members with an invalid value; the values are in `raw`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unusable_fields: Vec<String>,
-    /// Whatever else its server says of it.
+    /// All other members that the server sent.
     #[serde(skip_serializing_if = "Map::is_empty")]
     raw: Map<String, Value>,
 }
 
-/// What a task's server says of it that has a place of its own here, and whether that is a text.
-const NAMED: [(&str, bool); 9] = [
+/// Members of a server's task that have a field here, and whether they are text.
+const TASK_MEMBERS: [(&str, bool); 9] = [
     ("taskId", true),
     ("status", true),
     ("statusMessage", true),
@@ -68,15 +73,15 @@ const NAMED: [(&str, bool); 9] = [
     ("pollIntervalMs", false),
 ];
 
-impl Shown {
-    /// A task as a server of either era describes it.
-    pub(super) fn of(state: &RawValue) -> Self {
+impl TaskView {
+    /// Converts a task as a legacy or modern server describes it.
+    pub(super) fn from_state(state: &RawValue) -> Self {
         let state: Value = serde_json::from_str(state.get()).unwrap_or_default();
         let text = |name: &str| state[name].as_str().map(str::to_owned);
         let ms = |names: [&str; 2]| names.iter().find_map(|name| state[name].as_f64());
         let members = state.as_object().into_iter().flatten();
         let usable = |name: &str, value: &Value| {
-            let named = NAMED.iter().find(|(own, _)| *own == name);
+            let named = TASK_MEMBERS.iter().find(|(own, _)| *own == name);
             named.map(|(_, is_text)| {
                 let fits = if *is_text {
                     value.is_string()
@@ -92,7 +97,7 @@ impl Shown {
             match usable(name, value) {
                 Some(true) => continue,
                 Some(false) => unusable_fields.push(name.clone()),
-                // How it ended is told with its result.
+                // The result is returned by `gateway.tasks_result`.
                 None if matches!(name.as_str(), "inputRequests" | "result" | "resultType") => {
                     continue;
                 }
@@ -115,42 +120,49 @@ impl Shown {
     }
 }
 
-impl Shown {
-    /// Which task it is and how it is, where there is more to be said.
-    pub(super) fn in_brief(&self) -> Value {
+impl TaskView {
+    /// Returns only the id and the status.
+    pub(super) fn to_summary(&self) -> Value {
         json!({"task_id": self.task_id, "status": self.status})
     }
 }
 
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
-    let task = find(&asking, &input.server_name, &input.task_id)?;
-    let state = look(&asking, &task).await?;
+    let task = find_task(&asking, &input.server_name, &input.task_id)?;
+    let state = refresh_task(&asking, &task).await?;
     asking
-        .reply(json!({"ok": true, "task": Shown::of(&state)}))
+        .reply(json!({"ok": true, "task": TaskView::from_state(&state)}))
         .await
 }
 
-/// A task of the caller's. That of another is as one that is not there.
-pub(super) fn find(asking: &Asking<'_>, server: &str, id: &str) -> Result<Task, Fault> {
+/// Returns a task of the caller. A task of another caller is reported as unknown.
+pub(super) fn find_task(
+    asking: &Asking<'_>,
+    server: &str,
+    id: &str,
+) -> Result<DownstreamTask, Fault> {
     let server = asking.gateway.server(&asking.call.permit, server)?;
-    let owner = Owner::of(asking.call);
+    let owner = CallOwner::from_call(asking.call);
     let found = asking.gateway.0.tasks.get(server.name(), id, &owner);
     found.ok_or_else(|| {
         let (name, shown) = (server.name(), rung_ladder::head(id, 128));
-        let why = format!("no task of yours at {name} has the id {shown:?}");
-        Fault::new(Code::UnknownTask, why).with_hint("gateway.tasks_list lists them")
+        let why = format!("none of your tasks at {name} has the id {shown:?}");
+        Fault::new(Code::UnknownTask, why).with_hint("gateway.tasks_list lists your tasks")
     })
 }
 
-/// How a task is now, noted down.
-pub(super) async fn look(asking: &Asking<'_>, task: &Task) -> Result<Box<RawValue>, Fault> {
+/// Fetches the state of a task from its server and stores it.
+pub(super) async fn refresh_task(
+    asking: &Asking<'_>,
+    task: &DownstreamTask,
+) -> Result<Box<RawValue>, Fault> {
     let state = task
         .instance
         .connection
-        .task(&task.id, &How::default())
+        .task(&task.id, &RequestOptions::default())
         .await;
     let state = state.map_err(|error| task.server.fault(error))?;
-    asking.gateway.0.tasks.note(task, state.get());
+    asking.gateway.0.tasks.update_state(task, state.get());
     Ok(state)
 }

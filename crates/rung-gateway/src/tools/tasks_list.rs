@@ -5,18 +5,23 @@ use rung_tool::Reply;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::tasks_get::Shown;
-use super::{Asking, Definition, READS};
-use crate::calls::Owner;
-use crate::tasks::Task;
+use super::tasks_get::TaskView;
+use super::{Asking, Definition, READ_HINTS, parameter};
+use crate::calls::CallOwner;
+use crate::tasks::DownstreamTask;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.tasks_list",
     title: "List tasks",
-    description: "Your tasks at servers, as last heard of.",
-    hints: READS,
+    description: "Lists your tasks at servers, as last reported.",
+    hints: READ_HINTS,
     operates: false,
     properties: r#"{"server_name": {"type": "string"}, "cursor": {"type": "string"}, "requestor_context": {"type": "object"}}"#,
+    parameters: &[
+        ("server_name", parameter::SERVER),
+        ("cursor", "The next_cursor of the page before."),
+        ("requestor_context", parameter::IGNORED),
+    ],
     required: &[],
     run: |asking| Box::pin(run(asking)),
 };
@@ -30,29 +35,28 @@ struct Input {
 #[derive(Serialize)]
 struct Output {
     ok: bool,
-    tasks: Vec<Listed>,
+    tasks: Vec<ListedTask>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next_cursor: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Listed {
+struct ListedTask {
     server_name: String,
     tool_id: String,
     #[serde(flatten)]
-    task: Shown,
+    task: TaskView,
 }
 
-/// Tasks of a page.
-const PAGE: usize = 50;
+const PAGE_SIZE: usize = 50;
 
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
     if let Some(name) = &input.server_name {
         asking.gateway.server(&asking.call.permit, name)?;
     }
-    let owner = Owner::of(asking.call);
-    let here = |task: &Task| {
+    let owner = CallOwner::from_call(asking.call);
+    let here = |task: &DownstreamTask| {
         let wanted = input.server_name.as_deref();
         wanted.is_none_or(|name| name == &**task.server.name())
     };
@@ -61,26 +65,28 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         .0
         .tasks
         .list(|task| task.owner == owner && here(task));
-    // Behind the task that it names, or from the start where that is forgotten.
+    // After the task that the cursor names, or from the start if that task is gone.
     let after = input.cursor.as_deref();
     let start = after.and_then(|after| tasks.iter().position(|task| task.id == after));
     let rest = &tasks[start.map_or(0, |at| at + 1)..];
-    let page = &rest[..rest.len().min(PAGE)];
+    let page = &rest[..rest.len().min(PAGE_SIZE)];
     let more = rest.len() > page.len();
     asking
         .reply(Output {
             ok: true,
             next_cursor: page.last().filter(|_| more).map(|task| task.id.clone()),
-            tasks: page.iter().map(listed).collect(),
+            tasks: page.iter().map(listed_task).collect(),
         })
         .await
 }
 
-fn listed(task: &Task) -> Listed {
+fn listed_task(task: &DownstreamTask) -> ListedTask {
     let state = RawValue::from_string(task.state.to_string());
-    Listed {
+    ListedTask {
         server_name: task.server.name().to_string(),
         tool_id: task.tool_id.clone(),
-        task: state.map(|state| Shown::of(&state)).unwrap_or_default(),
+        task: state
+            .map(|state| TaskView::from_state(&state))
+            .unwrap_or_default(),
     }
 }

@@ -1,29 +1,47 @@
-//! `gateway.tasks_result`: what a task gave, once it is over.
+//! `gateway.tasks_result`: waits for a task and returns its result.
 
 use std::sync::Arc;
 
 use rung_fault::{Code, Fault};
-use rung_mcp::connect::{Error, How};
+use rung_mcp::connect::{Error, RequestOptions};
 use rung_tool::Reply;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::invoke::Options;
-use super::tasks_get::{Shown, find, look};
-use super::{Asking, Definition, READS};
+use super::invoke::InvokeOptions;
+use super::tasks_get::{TaskView, find_task, refresh_task};
+use super::{Asking, Definition, READ_HINTS, parameter};
 use crate::answer::{Of, dressed};
-use crate::calls::Work;
-use crate::heard::Heard;
+use crate::calls::CallSpec;
+use crate::delegate::CallDelegate;
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "gateway.tasks_result",
     title: "Get a task's result",
-    description: "What one of your tasks gave; waits for its end.",
-    hints: READS,
+    description: "Waits for one of your tasks and returns its result.",
+    hints: READ_HINTS,
     operates: false,
     properties: r#"{"server_name": {"type": "string"}, "task_id": {"type": "string"},
-        "options": {"type": "object", "description": "As gateway.invoke has them."},
+        "options": {"type": "object", "description": "As in gateway.invoke."},
         "requestor_context": {"type": "object"}}"#,
+    parameters: &[
+        ("server_name", parameter::SERVER),
+        ("task_id", parameter::TASK_ID),
+        ("options", "Limits of this call, as in gateway.invoke."),
+        (
+            "options.timeout_ms",
+            "Longest wait for the result, in milliseconds.",
+        ),
+        (
+            "options.max_output_chars",
+            "Longest reply; the rest of the result is stored.",
+        ),
+        (
+            "options.redact_secrets",
+            "True also masks texts that have the form of a secret.",
+        ),
+        ("requestor_context", parameter::IGNORED),
+    ],
     required: &["server_name", "task_id"],
     run: |asking| Box::pin(run(asking)),
 };
@@ -33,57 +51,57 @@ struct Input {
     server_name: String,
     task_id: String,
     #[serde(default)]
-    options: Options,
+    options: InvokeOptions,
 }
 
 async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let input: Input = asking.read()?;
-    let task = find(&asking, &input.server_name, &input.task_id)?;
+    let task = find_task(&asking, &input.server_name, &input.task_id)?;
     let waiting = asking.gateway.0.calls.begin(
         asking.call,
-        Work {
+        CallSpec {
             server: task.server.name(),
             tool_id: task.tool_id.clone(),
             timeout: input.options.timeout(),
             task_id: Some(task.id.clone()),
         },
     );
-    let heard = Heard::by(asking.gateway, asking.call, &waiting.begun, &task.instance);
-    let how = How {
+    let heard = CallDelegate::new(asking.gateway, asking.call, &waiting.call, &task.instance);
+    let how = RequestOptions {
         deadline: Some(Instant::now() + input.options.timeout()),
         delegate: Some(Arc::new(heard)),
-        ..How::default()
+        ..RequestOptions::default()
     };
     let connection = &task.instance.connection;
     let answer = tokio::select! {
         biased;
-        () = waiting.begun.ended() => {
+        () = waiting.call.cancelled() => {
             let why = format!("the wait for {} was cancelled", task.id);
             return Err(Fault::new(Code::CallCancelled, why)
-                .with_hint("the task goes on; gateway.tasks_cancel ends it"));
+                .with_hint("the task continues; gateway.tasks_cancel cancels it"));
         }
         answer = connection.task_result(&task.id, &how) => answer,
     };
     let state = asking.gateway.state();
-    let masks = input.options.masks(&state.rules);
+    let masks = input.options.caller_redactor(&state.access);
     let answer = answer.map_err(|error| match error {
-        Error::Late { .. } => {
+        Error::TimedOut { .. } => {
             let waited = input.options.timeout().as_secs_f64();
-            let why = format!("{} was not over after {waited} s; it goes on", task.id);
+            let why = format!("{} did not end within {waited} s; it continues", task.id);
             Fault::new(Code::DeadlineExceeded, why).with_hint(
-                "gateway.tasks_result waits for it again, gateway.tasks_get looks at it, and gateway.tasks_cancel ends it",
+                "gateway.tasks_result waits again, gateway.tasks_get shows its state, and gateway.tasks_cancel cancels it",
             )
         }
-        error => masks.fault(task.server.fault(error)),
+        error => masks.redact_fault(task.server.fault(error)),
     })?;
-    // What is told of it from now on is how it ended.
-    let ended = look(&asking, &task).await.ok();
-    let shown = ended.map(|ended| Shown::of(&ended).in_brief());
+    // Stores the final state of the task.
+    let ended = refresh_task(&asking, &task).await.ok();
+    let shown = ended.map(|ended| TaskView::from_state(&ended).to_summary());
     let of = Of {
         tool_id: &task.tool_id,
-        task: shown.map(|shown| masks.value(shown)),
+        task: shown.map(|shown| masks.redact_value(shown)),
     };
     let limits = input.options.limits(&asking);
-    let keep = asking.gateway.0.keep.clone();
+    let keep = asking.gateway.0.result_sink.clone();
     dressed(answer, Some(&of), masks, limits, asking.call, keep).await
 }

@@ -2,18 +2,18 @@
 //!
 //! | table | key | value |
 //! | --- | --- | --- |
-//! | `results` | caller 16, grant 8, handle 16 | a [`Record`] as JSON |
+//! | `results` | caller 16, grant 8, handle 16 | a [`ResultRecord`] as JSON |
 //! | `chunks` | body 8, number 4 | code points before 8, line breaks before 8, up to [`CHUNK_BYTES`] bytes |
 //! | `expiry` | expiry 8, key 40 | |
 //! | `queue` | caller 16, body 8 | key 40 |
 //! | `usage` | caller 16 | bytes 8 |
 //! | `pending` | body 8 | last heard of 8 |
 //!
-//! Numbers are big-endian, so rows stand in their order. Callers and grants are the beginnings of the
-//! SHA-256 of their names: fixed in length, and nothing to read in a stolen file's keys.
+//! Numbers are big-endian, so rows are in numeric order. Callers and grants are prefixes of the
+//! SHA-256 of their names: fixed in length, and unreadable in a stolen file's keys.
 
 use rung_auth::Permit;
-use rung_ladder::{Handle, Summary};
+use rung_ladder::{Handle, ResultSummary};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -24,51 +24,51 @@ pub(super) const CHUNK_HEADER_BYTES: usize = 16;
 /// With its header and the engine's own 16 bytes, a chunk fills sixteen pages exactly.
 pub(super) const CHUNK_BYTES: usize = 65_536 - 16 - CHUNK_HEADER_BYTES;
 
-const CALLER: usize = 16;
-const GRANT: usize = 8;
-const OWNER: usize = CALLER + GRANT;
-const KEY: usize = OWNER + 16;
+const CALLER_BYTES: usize = 16;
+const GRANT_BYTES: usize = 8;
+const OWNER_BYTES: usize = CALLER_BYTES + GRANT_BYTES;
+const KEY_BYTES: usize = OWNER_BYTES + 16;
 
-/// Whose.
+/// The caller and the grant of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Owner([u8; OWNER]);
+pub(super) struct ResultOwner([u8; OWNER_BYTES]);
 
-impl Owner {
-    pub(super) fn of(permit: &Permit) -> Self {
-        let mut bytes = [0; OWNER];
+impl ResultOwner {
+    pub(super) fn from_permit(permit: &Permit) -> Self {
+        let mut bytes = [0; OWNER_BYTES];
         let hash = |name: &str| Sha256::digest(name.as_bytes());
-        bytes[..CALLER].copy_from_slice(&hash(permit.caller().as_str())[..CALLER]);
-        bytes[CALLER..].copy_from_slice(&hash(permit.grant().as_str())[..GRANT]);
+        bytes[..CALLER_BYTES].copy_from_slice(&hash(permit.caller().as_str())[..CALLER_BYTES]);
+        bytes[CALLER_BYTES..].copy_from_slice(&hash(permit.grant().as_str())[..GRANT_BYTES]);
         Self(bytes)
     }
 
     pub(super) fn caller(&self) -> &[u8] {
-        &self.0[..CALLER]
+        &self.0[..CALLER_BYTES]
     }
 
-    pub(super) fn key(&self, handle: &Handle) -> Key {
-        let mut bytes = [0; KEY];
-        bytes[..OWNER].copy_from_slice(&self.0);
-        bytes[OWNER..].copy_from_slice(handle.bits());
-        Key(bytes)
+    pub(super) fn key(&self, handle: &Handle) -> ResultKey {
+        let mut bytes = [0; KEY_BYTES];
+        bytes[..OWNER_BYTES].copy_from_slice(&self.0);
+        bytes[OWNER_BYTES..].copy_from_slice(handle.bits());
+        ResultKey(bytes)
     }
 }
 
 /// The key of a row of `results`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Key([u8; KEY]);
+pub(super) struct ResultKey([u8; KEY_BYTES]);
 
-impl Key {
+impl ResultKey {
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
     pub(super) fn caller(&self) -> &[u8] {
-        &self.0[..CALLER]
+        &self.0[..CALLER_BYTES]
     }
 
-    pub(super) fn belongs_to(&self, owner: &Owner) -> bool {
-        self.0[..OWNER] == owner.0
+    pub(super) fn belongs_to(&self, owner: &ResultOwner) -> bool {
+        self.0[..OWNER_BYTES] == owner.0
     }
 
     pub(super) fn handle(&self) -> Handle {
@@ -79,21 +79,21 @@ impl Key {
         [expires_ms.to_be_bytes().as_slice(), &self.0].concat()
     }
 
-    pub(super) fn expiring(row: &[u8]) -> Result<(u64, Self)> {
+    pub(super) fn from_expiry_row(row: &[u8]) -> Result<(u64, Self)> {
         let (expires_ms, key) = row.split_at_checked(8).ok_or(Error::Corrupt("expiry"))?;
         let key = key.try_into().map_err(|_| Error::Corrupt("expiry"))?;
-        Ok((number(expires_ms)?, Self(key)))
+        Ok((decode_number(expires_ms)?, Self(key)))
     }
 
-    /// Bodies are numbered as they arrive, so a caller's rows stand in that order, whatever the clock says.
-    pub(super) fn queue_row(&self, body: u64) -> [u8; CALLER + 8] {
-        let mut row = [0; CALLER + 8];
-        row[..CALLER].copy_from_slice(self.caller());
-        row[CALLER..].copy_from_slice(&body.to_be_bytes());
+    /// Bodies are numbered as they arrive, so a caller's rows are in that order, independent of the clock.
+    pub(super) fn queue_row(&self, body: u64) -> [u8; CALLER_BYTES + 8] {
+        let mut row = [0; CALLER_BYTES + 8];
+        row[..CALLER_BYTES].copy_from_slice(self.caller());
+        row[CALLER_BYTES..].copy_from_slice(&body.to_be_bytes());
         row
     }
 
-    pub(super) fn queued(row: &[u8]) -> Result<Self> {
+    pub(super) fn from_queue_row(row: &[u8]) -> Result<Self> {
         Ok(Self(row.try_into().map_err(|_| Error::Corrupt("queue"))?))
     }
 }
@@ -105,15 +105,15 @@ pub(super) fn chunk_key(body: u64, number: u32) -> [u8; 12] {
     key
 }
 
-/// A number as a row holds it.
-pub(super) fn number(row: &[u8]) -> Result<u64> {
+/// Decodes a number of a row.
+pub(super) fn decode_number(row: &[u8]) -> Result<u64> {
     let bytes = row.try_into().map_err(|_| Error::Corrupt("number"))?;
     Ok(u64::from_be_bytes(bytes))
 }
 
 /// A finished result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct ResultRecord {
     pub(super) body: u64,
     pub(super) content_type: String,
     pub(super) bytes: u64,
@@ -123,8 +123,8 @@ pub(super) struct Record {
     pub(super) expires_ms: u64,
 }
 
-impl Record {
-    pub(super) fn new(body: u64, summary: &Summary) -> Self {
+impl ResultRecord {
+    pub(super) fn new(body: u64, summary: &ResultSummary) -> Self {
         let summary = summary.clone();
         Self {
             body,
@@ -145,8 +145,8 @@ impl Record {
         serde_json::from_slice(row).map_err(|_| Error::Corrupt("record"))
     }
 
-    pub(super) fn summary(&self) -> Summary {
-        Summary {
+    pub(super) fn summary(&self) -> ResultSummary {
+        ResultSummary {
             content_type: self.content_type.clone(),
             bytes: self.bytes,
             chars: self.chars,

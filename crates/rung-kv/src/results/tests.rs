@@ -21,13 +21,13 @@ fn permit(caller: &str, grant: &str) -> Permit {
     admit(&token, [&record], 0).unwrap()
 }
 
-fn results(keeping: Keeping) -> (tempfile::TempDir, ResultStore) {
+fn results(keeping: RetentionLimits) -> (tempfile::TempDir, ResultStore) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), Options { map_bytes: 1 << 20 }).unwrap();
     (dir, ResultStore::new(Arc::new(store), keeping))
 }
 
-fn bytes_of(stored: &Stored) -> Vec<u8> {
+fn bytes_of(stored: &ResultReader) -> Vec<u8> {
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < stored.len_bytes() {
         bytes.extend_from_slice(&stored.piece(bytes.len() as u64).unwrap());
@@ -35,7 +35,7 @@ fn bytes_of(stored: &Stored) -> Vec<u8> {
     bytes
 }
 
-fn window(stored: &Stored, range: Range) -> String {
+fn window(stored: &ResultReader, range: Range) -> String {
     let selector = Selector {
         path: rung_ladder::Path::root(),
         range,
@@ -48,7 +48,7 @@ fn window(stored: &Stored, range: Range) -> String {
 
 #[test]
 fn a_result_reads_back_by_any_window() {
-    let (_dir, results) = results(Keeping::default());
+    let (_dir, results) = results(RetentionLimits::default());
     let me = permit("me", "g");
     let line = "zwölf \u{1F980} Boxkämpfer\n";
     let text = line.repeat(300_000);
@@ -74,7 +74,7 @@ fn a_result_reads_back_by_any_window() {
 
 #[test]
 fn a_line_that_lies_across_chunks_is_found_whole() {
-    let (_dir, results) = results(Keeping::default());
+    let (_dir, results) = results(RetentionLimits::default());
     let me = permit("me", "g");
     let lines: Vec<String> = (0..60)
         .map(|n| format!("{n} {}\n", "x".repeat(9_999)))
@@ -94,7 +94,7 @@ fn a_line_that_lies_across_chunks_is_found_whole() {
 
 #[test]
 fn another_caller_or_grant_is_answered_as_for_a_handle_that_never_was() {
-    let (_dir, results) = results(Keeping::default());
+    let (_dir, results) = results(RetentionLimits::default());
     let mine = results
         .put(&permit("me", "g"), "text/plain", b"mine".as_slice())
         .unwrap();
@@ -115,7 +115,7 @@ fn another_caller_or_grant_is_answered_as_for_a_handle_that_never_was() {
 
 #[test]
 fn bytes_that_are_not_text_are_kept_but_not_shown() {
-    let (_dir, results) = results(Keeping::default());
+    let (_dir, results) = results(RetentionLimits::default());
     let me = permit("me", "g");
     for (content_type, bytes) in [
         ("text/plain", b"caf\xe9".as_slice()),
@@ -141,11 +141,11 @@ fn bytes_that_are_not_text_are_kept_but_not_shown() {
 
 #[test]
 fn text_that_arrives_in_crumbs_is_still_text() {
-    let (_dir, results) = results(Keeping::default());
+    let (_dir, results) = results(RetentionLimits::default());
     let me = permit("me", "g");
     let text = "a\u{e9}\u{20ac}\u{1F980}\n".repeat(50);
     for size in 1..7 {
-        let mut incoming = results.incoming(&me, "text/plain");
+        let mut incoming = results.writer(&me, "text/plain");
         for crumb in text.as_bytes().chunks(size) {
             incoming.append(crumb).unwrap();
         }
@@ -169,7 +169,7 @@ fn text_that_arrives_in_crumbs_is_still_text() {
 #[test]
 fn results_expire_and_make_room() {
     static NOW: AtomicU64 = AtomicU64::new(1_000_000);
-    let keeping = Keeping {
+    let keeping = RetentionLimits {
         ttl: Duration::from_mins(1),
         max_bytes: 3_000_000,
     };
@@ -202,7 +202,7 @@ fn results_expire_and_make_room() {
             max_bytes: 3_000_000
         })
     ));
-    let mut refused = results.incoming(&me, "text/plain");
+    let mut refused = results.writer(&me, "text/plain");
     refused.append(&vec![b'x'; 3_000_001]).unwrap_err();
     assert!(
         matches!(refused.finish(), Err(Error::ResultAbandoned)),
@@ -222,34 +222,34 @@ fn results_expire_and_make_room() {
 #[test]
 fn what_is_never_finished_leaves_nothing() {
     static NOW: AtomicU64 = AtomicU64::new(1_000_000);
-    let (_dir, results) = results(Keeping::default());
+    let (_dir, results) = results(RetentionLimits::default());
     let results = results.with_clock(|| NOW.load(Ordering::Relaxed));
     let me = permit("me", "g");
-    let mut dropped = results.incoming(&me, "text/plain");
+    let mut dropped = results.writer(&me, "text/plain");
     dropped.append(&vec![b'x'; 9 << 20]).unwrap();
     assert!(rows(&results) > 100, "parts of it are on disk");
     drop(dropped);
     assert_eq!(rows(&results), 0);
 
-    // As after a kill: the parts are there and nobody clears them away.
-    let mut killed = results.incoming(&me, "text/plain");
+    // As after a kill: the chunks remain, since the writer is neither finished nor dropped.
+    let mut killed = results.writer(&me, "text/plain");
     killed.append(&vec![b'x'; 9 << 20]).unwrap();
     results.sweep().unwrap();
     assert!(rows(&results) > 100, "it may still be coming in");
     NOW.fetch_add(PENDING_MS + 1, Ordering::Relaxed);
     results.sweep().unwrap();
     assert_eq!(rows(&results), 0);
-    // Should it live after all, it is told.
+    // If the writer continues after all, it gets an error.
     assert!(matches!(killed.finish(), Err(Error::ResultAbandoned)));
 }
 
 #[test]
 fn what_comes_in_slowly_is_not_given_up() {
     static NOW: AtomicU64 = AtomicU64::new(1_000_000);
-    let (_dir, results) = results(Keeping::default());
+    let (_dir, results) = results(RetentionLimits::default());
     let results = results.with_clock(|| NOW.load(Ordering::Relaxed));
     let me = permit("me", "g");
-    let mut slow = results.incoming(&me, "text/plain");
+    let mut slow = results.writer(&me, "text/plain");
     slow.append(&vec![b'x'; 5 << 20]).unwrap();
     for _ in 0..10 {
         NOW.fetch_add(PENDING_MS / 2, Ordering::Relaxed);
@@ -281,7 +281,7 @@ fn rows(results: &ResultStore) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A stored document and the same text in memory answer every question alike.
+    /// A stored document and the same text in memory give equal results for every selector.
     #[test]
     fn stored_and_in_memory_agree(
         unit in "[a-zé\u{1F980}\n ]{1,40}",
@@ -289,10 +289,10 @@ proptest! {
         crumbs in 1..100_000_usize,
         asks in prop::collection::vec((any::<u64>(), 1..5_000_u64, 0..4_u8), 8),
     ) {
-        let (_dir, results) = results(Keeping::default());
+        let (_dir, results) = results(RetentionLimits::default());
         let me = permit("me", "g");
         let text = unit.repeat(times);
-        let mut incoming = results.incoming(&me, "text/plain");
+        let mut incoming = results.writer(&me, "text/plain");
         for crumb in text.as_bytes().chunks(crumbs) {
             incoming.append(crumb).unwrap();
         }

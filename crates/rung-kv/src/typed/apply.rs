@@ -1,73 +1,81 @@
-//! What an operation does, within a transaction.
+//! Applies an operation within a transaction.
 
-use super::reading::{bounds_of_list, key_bytes, list_entry, list_key, value_bytes, walk};
-use super::tables::{CATALOGUE, Halt, MADE, number_bytes, of_kind, row};
-use super::{Act, Kind, Op, Snapshot};
+use super::lookup::{bounds_of_list, key_bytes, list_entry, list_key, pairs_between, value_bytes};
+use super::tables::{CATALOG, StopReason, TABLE_COUNT_KEY, check_kind, encode_number, encode_row};
+use super::{Snapshot, TableAction, TableKind, TableOp};
 use crate::{Batch, Error, Result, Table};
 
-/// Does what an operation says.
-pub(super) fn apply(batch: &mut Batch<'_>, open: &[Table], op: &Op) -> Result<(), Halt<Error>> {
+/// Applies an operation.
+pub(super) fn apply(
+    batch: &mut Batch<'_>,
+    open: &[Table],
+    op: &TableOp,
+) -> Result<(), StopReason<Error>> {
     let name = op.table.as_str();
     let snapshot = Snapshot {
         view: batch.view(),
         open,
     };
     let found = snapshot.find(name)?;
-    match &op.act {
-        Act::Create(kind) => {
-            let (table, found) = found_or_made(batch, open, name, found, *kind)?;
-            of_kind(name, table, found, *kind)?;
+    match &op.action {
+        TableAction::Create(kind) => {
+            let (table, found) = find_or_create(batch, open, name, found, *kind)?;
+            check_kind(name, table, found, *kind)?;
         }
-        Act::Put(key, value) => match found_or_made(batch, open, name, found, Kind::Plain)? {
-            (table, Kind::Plain) => batch.put(table, &key_bytes(key)?, &value_bytes(value)?)?,
-            (table, Kind::List) => batch.put(table, &list_entry(key, value)?, &[])?,
-        },
-        Act::PutList(key, values) => {
-            let (table, kind) = found_or_made(batch, open, name, found, Kind::List)?;
-            let table = of_kind(name, table, kind, Kind::List)?;
+        TableAction::Put(key, value) => {
+            match find_or_create(batch, open, name, found, TableKind::Plain)? {
+                (table, TableKind::Plain) => {
+                    batch.put(table, &key_bytes(key)?, &value_bytes(value)?)?;
+                }
+                (table, TableKind::List) => batch.put(table, &list_entry(key, value)?, &[])?,
+            }
+        }
+        TableAction::PutList(key, values) => {
+            let (table, kind) = find_or_create(batch, open, name, found, TableKind::List)?;
+            let table = check_kind(name, table, kind, TableKind::List)?;
             for value in values {
                 batch.put(table, &list_entry(key, value)?, &[])?;
             }
         }
-        Act::Delete(key) => match found {
-            Some((table, Kind::Plain)) => {
+        TableAction::Delete(key) => match found {
+            Some((table, TableKind::Plain)) => {
                 batch.delete(table, &key_bytes(key)?)?;
             }
-            Some((table, Kind::List)) => delete_list(batch, table, &list_key(key)?)?,
+            Some((table, TableKind::List)) => delete_list(batch, table, &list_key(key)?)?,
             None => {}
         },
-        Act::DeleteList(key, values) => {
+        TableAction::DeleteList(key, values) => {
             let Some((table, kind)) = found else {
                 return Ok(());
             };
-            let table = of_kind(name, table, kind, Kind::List)?;
+            let table = check_kind(name, table, kind, TableKind::List)?;
             for value in values {
                 batch.delete(table, &list_entry(key, value)?)?;
             }
         }
-        Act::Clear => {
+        TableAction::Clear => {
             if let Some((table, _)) = found {
                 batch.clear(table)?;
             }
         }
-        Act::Drop => {
+        TableAction::Drop => {
             if let Some((table, _)) = found {
                 batch.clear(table)?;
-                batch.delete(open[CATALOGUE], name.as_bytes())?;
+                batch.delete(open[CATALOG], name.as_bytes())?;
             }
         }
     }
     Ok(())
 }
 
-/// The table that was found, or a new one in the first of the engine's tables that holds none.
-fn found_or_made(
+/// Returns the table that was found, or creates one in the first free engine table.
+fn find_or_create(
     batch: &mut Batch<'_>,
     open: &[Table],
     name: &str,
-    found: Option<(Table, Kind)>,
-    kind: Kind,
-) -> Result<(Table, Kind), Halt<Error>> {
+    found: Option<(Table, TableKind)>,
+    kind: TableKind,
+) -> Result<(Table, TableKind), StopReason<Error>> {
     if let Some(found) = found {
         return Ok(found);
     }
@@ -75,27 +83,31 @@ fn found_or_made(
         view: batch.view(),
         open,
     };
-    let made = snapshot.made()?;
+    let made = snapshot.engine_table_count()?;
     let mut is_free = vec![true; made];
-    is_free[CATALOGUE] = false;
-    for row in snapshot.catalogue()? {
+    is_free[CATALOG] = false;
+    for row in snapshot.catalog()? {
         let (_, _, place) = row?;
         *is_free.get_mut(place).ok_or(Error::Corrupt("catalogue"))? = false;
     }
     let place = is_free.iter().position(|is_free| *is_free).unwrap_or(made);
     let Some(table) = open.get(place) else {
-        return Err(Halt::Closed(place));
+        return Err(StopReason::TableNotOpen(place));
     };
-    batch.put(open[CATALOGUE], name.as_bytes(), &row(kind, place)?)?;
-    batch.put(open[CATALOGUE], MADE, &number_bytes(made.max(place + 1))?)?;
+    batch.put(open[CATALOG], name.as_bytes(), &encode_row(kind, place)?)?;
+    batch.put(
+        open[CATALOG],
+        TABLE_COUNT_KEY,
+        &encode_number(made.max(place + 1))?,
+    )?;
     Ok((*table, kind))
 }
 
-/// Removes all entries that begin with the bytes of a key, one after the other: a list may be longer than memory.
+/// Removes all entries of an encoded key, one after the other: a list may be larger than memory.
 fn delete_list(batch: &mut Batch<'_>, table: Table, key: &[u8]) -> Result<()> {
     let bounds = bounds_of_list(key);
     loop {
-        let next = walk(batch.view(), table, &bounds, false)?.next();
+        let next = pairs_between(batch.view(), table, &bounds, false)?.next();
         let Some(entry) = next.transpose()?.map(|(entry, _)| entry.to_vec()) else {
             return Ok(());
         };

@@ -1,15 +1,15 @@
-//! Tables of values: whatever EDN denotes as keys and values, in order, and in transactions.
+//! Typed tables: ordered tables of EDN keys and values, with transactions.
 //!
-//! Owns: which tables there are and of which kind, what a [`Type`] takes, what a [`Span`] covers, and what an [`Op`] does. Refuses to
-//! know: who asks, and how much of it they are shown.
+//! Owns: the tables and their kinds, the values that a [`ValueType`] accepts, the keys that a [`KeySpan`] covers, and the effect
+//! of a [`TableOp`]. Refuses to know: callers, and how much of a result they are shown.
 //!
-//! The laws it keeps: a value has one encoding, whatever type it was given as, so that what was written with types is read without
-//! them; what is read is read from one moment, and no further than it is asked for; a transaction is done whole or not at all, and
-//! so is the making of its tables; and reading makes nothing.
+//! The laws it keeps: a value has one encoding, whatever type it was given as, so that values written with types are read without
+//! them; a read is from one snapshot, and lazy; a transaction is applied whole or not at all, including the
+//! creation of its tables; and reading creates nothing.
 
 mod apply;
+mod lookup;
 mod op;
-mod reading;
 mod span;
 mod tables;
 mod types;
@@ -18,19 +18,19 @@ use std::fmt::{self, Write as _};
 
 use rung_edn::Value;
 
-pub use op::{Act, Op};
-pub use reading::{Entry, List, Plain};
-pub use span::Span;
-pub use tables::{Kind, Snapshot, Tables};
-pub use types::Type;
+pub use lookup::{ListTable, PlainTable, TableEntry};
+pub use op::{TableAction, TableOp};
+pub use span::KeySpan;
+pub use tables::{Snapshot, TableKind, TypedTables};
+pub use types::ValueType;
 
 use crate::{Error, Result};
 
-/// Bytes of a value within a message, at most.
+/// Bytes of a value in a message, at most.
 const SHOWN_BYTES: usize = 60;
 
-/// A word that is given as `:word`, `"word"` or `":word"`.
-fn word(value: &Value) -> Option<&str> {
+/// Returns the word of `:word`, `"word"` or `":word"`.
+fn keyword_text(value: &Value) -> Option<&str> {
     match value {
         Value::Keyword(name) => Some(name.as_str()),
         Value::String(text) => Some(text.strip_prefix(':').unwrap_or(text)),
@@ -38,8 +38,8 @@ fn word(value: &Value) -> Option<&str> {
     }
 }
 
-/// A text. A keyword is the text that it is written as: in JSON a text that begins with a colon comes in as one.
-fn text(value: Value) -> Result<Value, Value> {
+/// Converts a value to a text. A keyword becomes its text: in JSON a text that begins with a colon arrives as a keyword.
+fn into_text(value: Value) -> Result<Value, Value> {
     match value {
         Value::String(_) => Ok(value),
         Value::Keyword(name) => Ok(Value::text(format!(":{name}"))),
@@ -51,14 +51,14 @@ fn invalid<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::Invalid(message.into()))
 }
 
-/// Some words, for people.
-fn listed<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+/// Joins keywords for a message.
+fn keyword_list<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     let words: Vec<String> = words.into_iter().map(|word| format!(":{word}")).collect();
     words.join(", ")
 }
 
-/// A value within a message: how it begins, where it is long.
-fn shown(value: &Value) -> String {
+/// Formats a value for a message, clipped if it is long.
+fn clipped(value: &Value) -> String {
     let mut clip = Clip(String::new());
     if write!(clip, "{value}").is_err() {
         clip.0.push('…');
@@ -66,7 +66,7 @@ fn shown(value: &Value) -> String {
     clip.0
 }
 
-/// Takes so much text, and then no more.
+/// Accepts up to [`SHOWN_BYTES`] of text, then fails.
 struct Clip(String);
 
 impl fmt::Write for Clip {

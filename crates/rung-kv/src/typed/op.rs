@@ -1,35 +1,34 @@
-//! What a transaction does.
+//! The operations of a transaction.
 
 use rung_edn::Value;
 
-use super::{Kind, Type, invalid, listed, shown, text, word};
+use super::{TableKind, ValueType, clipped, into_text, invalid, keyword_list, keyword_text};
 use crate::{Error, Result};
 
-/// An operation upon a table.
+/// An operation on a table.
 #[derive(Debug, Clone)]
-pub struct Op {
-    /// The table's name.
+pub struct TableOp {
+    /// The name of the table.
     pub table: String,
-    /// What is done to it.
-    pub act: Act,
+    pub action: TableAction,
 }
 
-/// What is done to a table.
+/// The action of an operation.
 #[derive(Debug, Clone)]
-pub enum Act {
-    /// Makes it, where it is not there.
-    Create(Kind),
-    /// Sets the value of a key, or adds a value to a list. A table that is not there is made, a plain one.
+pub enum TableAction {
+    /// Creates the table if it is missing.
+    Create(TableKind),
+    /// Sets the value of a key, or adds a value to a list. A missing table is created as a plain one.
     Put(Value, Value),
-    /// Adds values to the list of a key. A table that is not there is made, one of lists.
+    /// Adds values to the list of a key. A missing table is created as one of lists.
     PutList(Value, Vec<Value>),
-    /// Removes a key, with all of its list where it has one.
+    /// Removes a key, with its list if it has one.
     Delete(Value),
     /// Removes values from the list of a key.
     DeleteList(Value, Vec<Value>),
-    /// Removes everything from it.
+    /// Removes all entries.
     Clear,
-    /// Removes it.
+    /// Removes the table.
     Drop,
 }
 
@@ -38,98 +37,106 @@ const DELETE: &str = "del";
 const PUT_LIST: &str = "put-list";
 const DELETE_LIST: &str = "del-list";
 
-impl Op {
-    /// The operations of a transaction: `[[:put table key value key-type? value-type?] [:del table key key-type?]
+impl TableOp {
+    /// Parses the operations of a transaction: `[[:put table key value key-type? value-type?] [:del table key key-type?]
     /// [:put-list table key values …] [:del-list table key values …]]`.
     ///
-    /// Where a table is given, no operation names one; the types given are those of operations that name none. An error tells the
-    /// index of the operation, from zero.
-    pub fn read_all(
+    /// If `table` is given, no operation names one; the given types are defaults for operations that name none. An error names
+    /// the index of the operation, from zero.
+    pub fn parse_all(
         ops: Vec<Value>,
         table: Option<&str>,
-        key_type: &Type,
-        value_type: &Type,
+        key_type: &ValueType,
+        value_type: &ValueType,
     ) -> Result<Vec<Self>> {
         let read = |(index, op)| {
-            Self::read(op, table, key_type, value_type).map_err(|error| at(index, error))
+            Self::parse(op, table, key_type, value_type)
+                .map_err(|error| with_op_index(index, error))
         };
         ops.into_iter().enumerate().map(read).collect()
     }
 
-    fn read(op: Value, table: Option<&str>, key_type: &Type, value_type: &Type) -> Result<Self> {
+    fn parse(
+        op: Value,
+        table: Option<&str>,
+        key_type: &ValueType,
+        value_type: &ValueType,
+    ) -> Result<Self> {
         let mut parts = match op {
             Value::Vector(parts) | Value::List(parts) => parts.into_iter(),
             other => {
                 return invalid(format!(
-                    "it is a vector, as [:put …], and not a {}",
+                    "an operation is a vector, such as [:put …], not a {}",
                     other.kind()
                 ));
             }
         };
         let Some(op) = parts.next() else {
-            return invalid("it is empty; it begins with what is done, as [:put …]");
+            return invalid(
+                "the vector is empty; it must begin with the operation, such as [:put …]",
+            );
         };
         let table = match table {
             Some(table) => table.to_owned(),
-            None => match parts.next().map(text) {
+            None => match parts.next().map(into_text) {
                 Some(Ok(Value::String(name))) => String::from(&*name),
-                _ => return invalid("after what is done comes the name of a table, as a text"),
+                _ => return invalid("the second element must be the name of a table, as a string"),
             },
         };
         let mut part = |what: &str| match parts.next() {
             Some(part) => Ok(part),
-            None => invalid(format!("its {what} is missing")),
+            None => invalid(format!("the {what} is missing")),
         };
-        let named = word(&op).unwrap_or_default();
+        let named = keyword_text(&op).unwrap_or_default();
         let (key, value) = match named {
             DELETE => (part("key")?, None),
             PUT => (part("key")?, Some(part("value")?)),
             PUT_LIST | DELETE_LIST => (part("key")?, Some(part("vector of values")?)),
             _ => {
-                let known = listed([PUT, DELETE, PUT_LIST, DELETE_LIST]);
+                let known = keyword_list([PUT, DELETE, PUT_LIST, DELETE_LIST]);
                 return invalid(format!(
-                    "{} is nothing that can be done; there are {known}",
-                    shown(&op)
+                    "{} is not an operation; the operations are {known}",
+                    clipped(&op)
                 ));
             }
         };
-        let mut own_type = |given: &Type| match parts.next() {
+        let mut own_type = |given: &ValueType| match parts.next() {
             None | Some(Value::Nil) => Ok(given.clone()),
-            Some(own) => Type::read(&own),
+            Some(own) => ValueType::parse(&own),
         };
-        let key = own_type(key_type)?.fit(key)?;
+        let key = own_type(key_type)?.convert(key)?;
         let act = match (named, value) {
-            (PUT, Some(value)) => Act::Put(key, own_type(value_type)?.fit(value)?),
+            (PUT, Some(value)) => TableAction::Put(key, own_type(value_type)?.convert(value)?),
             (_, Some(Value::Vector(values) | Value::List(values))) => {
                 let of = own_type(value_type)?;
-                let values = values.into_iter().map(|value| of.fit(value));
+                let values = values.into_iter().map(|value| of.convert(value));
                 let values = values.collect::<Result<_>>()?;
                 if named == PUT_LIST {
-                    Act::PutList(key, values)
+                    TableAction::PutList(key, values)
                 } else {
-                    Act::DeleteList(key, values)
+                    TableAction::DeleteList(key, values)
                 }
             }
             (_, Some(other)) => {
                 return invalid(format!(
-                    "its values are a vector, and not a {}",
+                    "the values must be a vector, not a {}",
                     other.kind()
                 ));
             }
-            (_, None) => Act::Delete(key),
+            (_, None) => TableAction::Delete(key),
         };
         match parts.next() {
-            None => Ok(Self { table, act }),
+            None => Ok(Self { table, action: act }),
             Some(more) => invalid(format!(
-                "it ends with {}, for which there is no use",
-                shown(&more)
+                "the vector has an unexpected element {}",
+                clipped(&more)
             )),
         }
     }
 }
 
-/// An error of the operation at an index.
-pub(super) fn at(index: usize, error: Error) -> Error {
+/// Adds the index of the operation to an error.
+pub(super) fn with_op_index(index: usize, error: Error) -> Error {
     match error {
         Error::Invalid(message) => Error::Invalid(format!("operation {index}: {message}")),
         other => other,

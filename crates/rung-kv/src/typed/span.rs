@@ -1,26 +1,26 @@
-//! Ranges of keys, by kind and bounds.
+//! Ranges of keys or values, with a kind and bounds.
 
 use std::ops::Bound;
 
 use rung_edn::Value;
 
-use super::{Type, invalid, listed, shown, word};
+use super::{ValueType, clipped, invalid, keyword_list, keyword_text};
 use crate::Result;
 
-/// What follows the name of a kind that goes backwards.
-const BACK: &str = "-back";
+/// The suffix of kinds that go backwards.
+const BACK_SUFFIX: &str = "-back";
 
 /// A bound of a kind.
 #[derive(Debug, Clone, Copy)]
-enum End {
+enum BoundKind {
     AtLeast,
     Above,
     AtMost,
     Below,
 }
 
-impl End {
-    /// What it is from the other side.
+impl BoundKind {
+    /// Returns the bound for the other end of the range.
     fn mirrored(self) -> Self {
         match self {
             Self::AtLeast => Self::AtMost,
@@ -31,45 +31,45 @@ impl End {
     }
 }
 
-/// The kinds, and the bounds of each in the order in which they are given. Backwards, two bounds change places.
-const KINDS: [(&str, &[End]); 9] = [
+/// The kinds, and the bounds of each in the order in which they are given. Backwards, two bounds are swapped.
+const KINDS: [(&str, &[BoundKind]); 9] = [
     ("all", &[]),
-    ("at-least", &[End::AtLeast]),
-    ("at-most", &[End::AtMost]),
-    ("closed", &[End::AtLeast, End::AtMost]),
-    ("closed-open", &[End::AtLeast, End::Below]),
-    ("open", &[End::Above, End::Below]),
-    ("open-closed", &[End::Above, End::AtMost]),
-    ("greater-than", &[End::Above]),
-    ("less-than", &[End::Below]),
+    ("at-least", &[BoundKind::AtLeast]),
+    ("at-most", &[BoundKind::AtMost]),
+    ("closed", &[BoundKind::AtLeast, BoundKind::AtMost]),
+    ("closed-open", &[BoundKind::AtLeast, BoundKind::Below]),
+    ("open", &[BoundKind::Above, BoundKind::Below]),
+    ("open-closed", &[BoundKind::Above, BoundKind::AtMost]),
+    ("greater-than", &[BoundKind::Above]),
+    ("less-than", &[BoundKind::Below]),
 ];
 
-/// A range of keys, and in which direction it is gone through.
+/// A range of keys, with a direction.
 #[derive(Debug, Clone)]
-pub struct Span {
-    /// Where the lowest keys are.
+pub struct KeySpan {
+    /// The lower bound.
     pub from: Bound<Value>,
-    /// Where the highest keys are.
+    /// The upper bound.
     pub to: Bound<Value>,
-    /// Whether the highest come first.
-    pub back: bool,
+    /// True if the highest key comes first.
+    pub reverse: bool,
 }
 
-impl Span {
-    /// Every key, the lowest first.
+impl KeySpan {
+    /// Returns the range of all keys, the lowest first.
     pub fn all() -> Self {
         Self {
             from: Bound::Unbounded,
             to: Bound::Unbounded,
-            back: false,
+            reverse: false,
         }
     }
 
-    /// The range that is written so: `[:closed 1 5]`, `["closed-back" 5 1]`, `[:all]`, or `:all` alone. Its bounds are of the type.
+    /// Parses a range: `[:closed 1 5]`, `["closed-back" 5 1]`, `[:all]`, or `:all` alone. Its bounds have the type.
     ///
-    /// Datalevin finds nothing where bounds are missing; here that is an error, since nothing is also a true answer. Bounds that
-    /// leave nothing between them are no error.
-    pub fn read(value: Value, of: &Type) -> Result<Self> {
+    /// Datalevin finds nothing if bounds are missing; here that is an error, since an empty result is also a valid one. Bounds
+    /// with nothing between them are no error.
+    pub fn parse(value: Value, of: &ValueType) -> Result<Self> {
         let (kind, bounds) = match value {
             Value::Vector(mut parts) | Value::List(mut parts) if !parts.is_empty() => {
                 let bounds = parts.split_off(1);
@@ -77,8 +77,8 @@ impl Span {
             }
             other => (other, Vec::new()),
         };
-        let named = word(&kind).and_then(|word| {
-            let (name, back) = match word.strip_suffix(BACK) {
+        let named = keyword_text(&kind).and_then(|word| {
+            let (name, back) = match word.strip_suffix(BACK_SUFFIX) {
                 Some(name) => (name, true),
                 None => (word, false),
             };
@@ -87,32 +87,32 @@ impl Span {
         });
         let Some((ends, back)) = named else {
             return invalid(format!(
-                "{} is no kind of range; the kinds are {}, each also with {BACK} for the highest first and its bounds high to low",
-                shown(&kind),
-                listed(KINDS.iter().map(|(name, _)| *name))
+                "{} is not a kind of range; the kinds are {}; each also with {BACK_SUFFIX}, for descending order with the upper bound first",
+                clipped(&kind),
+                keyword_list(KINDS.iter().map(|(name, _)| *name))
             ));
         };
         if bounds.len() != ends.len() {
             let (given, wanted) = (bounds.len(), ends.len());
             return invalid(format!(
-                "a range {kind} has {wanted} bounds, and {given} are given"
+                "a range {kind} has {wanted} bounds; the call passes {given}"
             ));
         }
         let mut span = Self {
-            back,
+            reverse: back,
             ..Self::all()
         };
         for (bound, end) in bounds.into_iter().zip(ends) {
-            let bound = of.fit(bound)?;
+            let bound = of.convert(bound)?;
             match if back && ends.len() == 2 {
                 end.mirrored()
             } else {
                 *end
             } {
-                End::AtLeast => span.from = Bound::Included(bound),
-                End::Above => span.from = Bound::Excluded(bound),
-                End::AtMost => span.to = Bound::Included(bound),
-                End::Below => span.to = Bound::Excluded(bound),
+                BoundKind::AtLeast => span.from = Bound::Included(bound),
+                BoundKind::Above => span.from = Bound::Excluded(bound),
+                BoundKind::AtMost => span.to = Bound::Included(bound),
+                BoundKind::Below => span.to = Bound::Excluded(bound),
             }
         }
         Ok(span)

@@ -1,8 +1,8 @@
-//! Which tables there are, what is read of them, and what is done to them.
+//! The tables of a folder: their catalog, snapshots and transactions.
 //!
-//! A table of the engine is never removed: another process may have it open. A table of ours is an entry in the catalogue, which
-//! says of which kind it is and which table of the engine holds it; when it is dropped, that one is emptied and waits for the next.
-//! So a table is made and dropped within a transaction, like everything else.
+//! An engine table is never removed: another process may have it open. A typed table is an entry in the catalog, which
+//! names its kind and the engine table that holds it; when the typed table is dropped, its engine table is emptied and reused.
+//! So a table is created and dropped within a transaction, like any other write.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,36 +10,36 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::apply::apply;
-use super::op::at;
-use super::{Act, List, Op, Plain, invalid};
+use super::op::with_op_index;
+use super::{ListTable, PlainTable, TableAction, TableOp, invalid};
 use crate::{Error, Failure, Kv, MAX_KEY_BYTES, Result, Table, View};
 
-/// What a key of a table has.
+/// The kind of a table: what a key has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TableKind {
     /// One value.
     Plain,
-    /// Values, in order.
+    /// A sorted list of values.
     List,
 }
 
 /// The tables of a folder.
 #[derive(Debug)]
-pub struct Tables {
+pub struct TypedTables {
     kv: Arc<Kv>,
-    /// The engine's tables that are open: first the catalogue, then those that hold tables of ours. A transaction can use those that
+    /// The open engine tables: first the catalog, then those that hold typed tables. A transaction can only use tables that
     /// were open before it began.
     open: RwLock<Vec<Table>>,
 }
 
-/// The catalogue's place among the engine's tables that are open.
-pub(super) const CATALOGUE: usize = 0;
+/// The index of the catalog among the open engine tables.
+pub(super) const CATALOG: usize = 0;
 
-/// The catalogue's row that says how many tables of the engine there are. No name has this byte.
-pub(super) const MADE: &[u8] = &[0xFF];
+/// The catalog's key for the number of engine tables. No name contains this byte.
+pub(super) const TABLE_COUNT_KEY: &[u8] = &[0xFF];
 
-impl Tables {
-    /// The tables in a folder that is open.
+impl TypedTables {
+    /// Creates the typed tables of an open folder.
     pub fn new(kv: Arc<Kv>) -> Self {
         Self {
             kv,
@@ -47,7 +47,7 @@ impl Tables {
         }
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn kv(&self) -> &Arc<Kv> {
         &self.kv
     }
@@ -60,27 +60,29 @@ impl Tables {
         self.with_open(|open| {
             self.kv.read(|view| {
                 let snapshot = Snapshot::new(view, open)?;
-                f(snapshot).map_err(Halt::Failed)
+                f(snapshot).map_err(StopReason::Failed)
             })
         })
     }
 
-    /// Does all of it, in one transaction that is on disk when this returns, or nothing of it.
-    pub fn transact(&self, ops: &[Op]) -> Result<()> {
+    /// Applies all operations in one transaction that is on disk when this returns, or none of them.
+    pub fn transact(&self, ops: &[TableOp]) -> Result<()> {
         if !self.kv.is_writable() {
             return Err(Error::ReadOnly);
         }
         self.with_open(|open| {
             if open.is_empty() {
-                return Err(Halt::Closed(CATALOGUE));
+                return Err(StopReason::TableNotOpen(CATALOG));
             }
             self.kv.write(|batch| {
-                // Another process may have made tables since.
+                // Another process may have created tables since.
                 Snapshot::new(batch.view(), open)?;
                 for (index, op) in ops.iter().enumerate() {
                     apply(batch, open, op).map_err(|halt| match halt {
-                        Halt::Failed(error) => Halt::Failed(at(index, error)),
-                        closed @ Halt::Closed(_) => closed,
+                        StopReason::Failed(error) => {
+                            StopReason::Failed(with_op_index(index, error))
+                        }
+                        closed @ StopReason::TableNotOpen(_) => closed,
                     })?;
                 }
                 Ok(())
@@ -88,34 +90,34 @@ impl Tables {
         })
     }
 
-    /// Makes a table, where it is not there.
-    pub fn create(&self, table: &str, kind: Kind) -> Result<()> {
-        self.alone(table, Act::Create(kind))
+    /// Creates a table if it is missing.
+    pub fn create(&self, table: &str, kind: TableKind) -> Result<()> {
+        self.transact_one(table, TableAction::Create(kind))
     }
 
-    /// Removes everything from a table.
+    /// Removes all entries of a table.
     pub fn clear(&self, table: &str) -> Result<()> {
-        self.alone(table, Act::Clear)
+        self.transact_one(table, TableAction::Clear)
     }
 
     /// Removes a table.
     pub fn drop(&self, table: &str) -> Result<()> {
-        self.alone(table, Act::Drop)
+        self.transact_one(table, TableAction::Drop)
     }
 
-    fn alone(&self, table: &str, act: Act) -> Result<()> {
+    fn transact_one(&self, table: &str, act: TableAction) -> Result<()> {
         let table = table.to_owned();
-        self.transact(&[Op { table, act }])
+        self.transact(&[TableOp { table, action: act }])
     }
 
-    /// Runs `f` with the engine's tables that are open, and again when it needs one that is not.
+    /// Runs `f` with the open engine tables, and again after opening a table that it needs.
     fn with_open<T, E: Failure>(
         &self,
-        mut f: impl FnMut(&[Table]) -> Result<T, Halt<E>>,
+        mut f: impl FnMut(&[Table]) -> Result<T, StopReason<E>>,
     ) -> Result<T, E> {
         if self.open.read().is_empty() {
-            // To read makes no catalogue.
-            if let Some(catalogue) = self.kv.table(&engine_name(CATALOGUE))? {
+            // Reading does not create the catalog.
+            if let Some(catalogue) = self.kv.table(&engine_name(CATALOG))? {
                 let mut open = self.open.write();
                 if open.is_empty() {
                     open.push(catalogue);
@@ -126,8 +128,8 @@ impl Tables {
             let open = self.open.read().clone();
             match f(&open) {
                 Ok(value) => return Ok(value),
-                Err(Halt::Failed(error)) => return Err(error),
-                Err(Halt::Closed(place)) => self.open_up_to(place)?,
+                Err(StopReason::Failed(error)) => return Err(error),
+                Err(StopReason::TableNotOpen(place)) => self.open_up_to(place)?,
             }
         }
     }
@@ -151,30 +153,30 @@ fn engine_name(place: usize) -> String {
     format!("kv/{place}")
 }
 
-/// Why something was not done.
-pub(super) enum Halt<E> {
-    /// It failed.
+/// The reason why a read or a transaction stopped.
+pub(super) enum StopReason<E> {
+    /// An error.
     Failed(E),
-    /// The engine's table at this place has to be opened first, or made.
-    Closed(usize),
+    /// The engine table at this index has to be opened or created first.
+    TableNotOpen(usize),
 }
 
-impl<E: Failure> From<Error> for Halt<E> {
+impl<E: Failure> From<Error> for StopReason<E> {
     fn from(error: Error) -> Self {
         Self::Failed(error.into())
     }
 }
 
-impl<E: Failure> Failure for Halt<E> {
-    fn of_store(self) -> Result<Error, Self> {
+impl<E: Failure> Failure for StopReason<E> {
+    fn into_store_error(self) -> Result<Error, Self> {
         match self {
-            Self::Failed(error) => error.of_store().map_err(Self::Failed),
-            closed @ Self::Closed(_) => Err(closed),
+            Self::Failed(error) => error.into_store_error().map_err(Self::Failed),
+            closed @ Self::TableNotOpen(_) => Err(closed),
         }
     }
 }
 
-/// The tables as they are at one moment.
+/// A snapshot of the tables.
 #[derive(Clone, Copy)]
 pub struct Snapshot<'t> {
     pub(super) view: View<'t>,
@@ -182,60 +184,60 @@ pub struct Snapshot<'t> {
 }
 
 impl<'t> Snapshot<'t> {
-    fn new<E: Failure>(view: View<'t>, open: &'t [Table]) -> Result<Self, Halt<E>> {
+    fn new<E: Failure>(view: View<'t>, open: &'t [Table]) -> Result<Self, StopReason<E>> {
         let snapshot = Self { view, open };
-        match snapshot.made()? {
-            made if made > open.len() => Err(Halt::Closed(made - 1)),
+        match snapshot.engine_table_count()? {
+            made if made > open.len() => Err(StopReason::TableNotOpen(made - 1)),
             _ => Ok(snapshot),
         }
     }
 
-    /// How many tables of the engine there are.
-    pub(super) fn made(self) -> Result<usize> {
-        let Some(catalogue) = self.open.get(CATALOGUE) else {
+    /// Returns the number of engine tables.
+    pub(super) fn engine_table_count(self) -> Result<usize> {
+        let Some(catalogue) = self.open.get(CATALOG) else {
             return Ok(0);
         };
-        let made = self.view.get(*catalogue, MADE)?;
-        // The catalogue is there in any case.
-        Ok(made.map_or(Ok(0), number)?.max(1))
+        let made = self.view.get(*catalogue, TABLE_COUNT_KEY)?;
+        // The catalog itself exists.
+        Ok(made.map_or(Ok(0), decode_number)?.max(1))
     }
 
-    /// The names of the tables, in order, and of which kind each is.
-    pub fn names(self) -> Result<impl Iterator<Item = Result<(String, Kind)>> + use<'t>> {
-        Ok(self.catalogue()?.map(|row| {
+    /// Returns the names and kinds of the tables, in order.
+    pub fn names(self) -> Result<impl Iterator<Item = Result<(String, TableKind)>> + use<'t>> {
+        Ok(self.catalog()?.map(|row| {
             let (name, kind, _) = row?;
             Ok((name.to_owned(), kind))
         }))
     }
 
-    /// A table with one value for each key, where there is one of that name.
-    pub fn plain(self, name: &str) -> Result<Option<Plain<'t>>> {
+    /// Returns the plain table of that name, if there is one.
+    pub fn plain(self, name: &str) -> Result<Option<PlainTable<'t>>> {
         let view = self.view;
-        let found = self.find_kind(name, Kind::Plain)?;
-        Ok(found.map(|table| Plain { view, table }))
+        let found = self.find_kind(name, TableKind::Plain)?;
+        Ok(found.map(|table| PlainTable { view, table }))
     }
 
-    /// A table of lists, where there is one of that name.
-    pub fn list(self, name: &str) -> Result<Option<List<'t>>> {
+    /// Returns the list table of that name, if there is one.
+    pub fn list(self, name: &str) -> Result<Option<ListTable<'t>>> {
         let view = self.view;
-        let found = self.find_kind(name, Kind::List)?;
-        Ok(found.map(|table| List { view, table }))
+        let found = self.find_kind(name, TableKind::List)?;
+        Ok(found.map(|table| ListTable { view, table }))
     }
 
-    fn find_kind(self, name: &str, wanted: Kind) -> Result<Option<Table>> {
+    fn find_kind(self, name: &str, wanted: TableKind) -> Result<Option<Table>> {
         let found = self.find(name)?;
-        let checked = found.map(|(table, kind)| of_kind(name, table, kind, wanted));
+        let checked = found.map(|(table, kind)| check_kind(name, table, kind, wanted));
         checked.transpose()
     }
 
-    pub(super) fn find(self, name: &str) -> Result<Option<(Table, Kind)>> {
+    pub(super) fn find(self, name: &str) -> Result<Option<(Table, TableKind)>> {
         if name.is_empty() || name.len() > MAX_KEY_BYTES {
             let length_bytes = name.len();
             return invalid(format!(
-                "the name of a table has 1 to {MAX_KEY_BYTES} bytes, and this one has {length_bytes}"
+                "the name of a table must have 1 to {MAX_KEY_BYTES} bytes; this one has {length_bytes}"
             ));
         }
-        let Some(catalogue) = self.open.get(CATALOGUE) else {
+        let Some(catalogue) = self.open.get(CATALOG) else {
             return Ok(None);
         };
         let row = self.view.get(*catalogue, name.as_bytes())?;
@@ -246,12 +248,12 @@ impl<'t> Snapshot<'t> {
         Ok(Some((*table, kind)))
     }
 
-    /// Names, kinds, and places among the engine's tables.
-    pub(super) fn catalogue(
+    /// Returns the names, kinds, and indexes of the engine tables.
+    pub(super) fn catalog(
         self,
-    ) -> Result<impl Iterator<Item = Result<(&'t str, Kind, usize)>> + use<'t>> {
-        let names = (Bound::Unbounded, Bound::Excluded(MADE));
-        let rows = match self.open.get(CATALOGUE) {
+    ) -> Result<impl Iterator<Item = Result<(&'t str, TableKind, usize)>> + use<'t>> {
+        let names = (Bound::Unbounded, Bound::Excluded(TABLE_COUNT_KEY));
+        let rows = match self.open.get(CATALOG) {
             Some(catalogue) => Some(self.view.range(*catalogue, names)?),
             None => None,
         };
@@ -264,45 +266,50 @@ impl<'t> Snapshot<'t> {
     }
 }
 
-/// The table, where it is of the kind that is wanted.
-pub(super) fn of_kind(name: &str, table: Table, kind: Kind, wanted: Kind) -> Result<Table> {
+/// Returns the table, or an error if it is not of the wanted kind.
+pub(super) fn check_kind(
+    name: &str,
+    table: Table,
+    kind: TableKind,
+    wanted: TableKind,
+) -> Result<Table> {
     if kind == wanted {
         return Ok(table);
     }
     invalid(match kind {
-        Kind::Plain => format!(
-            "the table {name:?} is a plain one, with one value for each key; it cannot be used as one of lists"
+        TableKind::Plain => format!(
+            "the table {name:?} is a plain table, with one value for each key, and cannot be used as a list table"
         ),
-        Kind::List => format!(
-            "the table {name:?} is one of lists, with values for each key; it cannot be used as a plain one"
+        TableKind::List => format!(
+            "the table {name:?} is a list table, with several values for each key, and cannot be used as a plain table"
         ),
     })
 }
 
-/// A row of the catalogue: the kind, then the place.
-pub(super) fn row(kind: Kind, place: usize) -> Result<Vec<u8>> {
+/// Encodes a row of the catalog: the kind, then the index of the engine table.
+pub(super) fn encode_row(kind: TableKind, place: usize) -> Result<Vec<u8>> {
     let mut row = vec![match kind {
-        Kind::Plain => 0,
-        Kind::List => 1,
+        TableKind::Plain => 0,
+        TableKind::List => 1,
     }];
-    row.extend(number_bytes(place)?);
+    row.extend(encode_number(place)?);
     Ok(row)
 }
 
-fn read_row(row: &[u8]) -> Result<(Kind, usize)> {
+fn read_row(row: &[u8]) -> Result<(TableKind, usize)> {
     match row {
-        [0, place @ ..] => Ok((Kind::Plain, number(place)?)),
-        [1, place @ ..] => Ok((Kind::List, number(place)?)),
+        [0, place @ ..] => Ok((TableKind::Plain, decode_number(place)?)),
+        [1, place @ ..] => Ok((TableKind::List, decode_number(place)?)),
         _ => Err(Error::Corrupt("catalogue")),
     }
 }
 
-pub(super) fn number_bytes(number: usize) -> Result<[u8; 4]> {
+pub(super) fn encode_number(number: usize) -> Result<[u8; 4]> {
     let number = u32::try_from(number).map_err(|_| Error::TablesFull)?;
     Ok(number.to_be_bytes())
 }
 
-fn number(bytes: &[u8]) -> Result<usize> {
+fn decode_number(bytes: &[u8]) -> Result<usize> {
     let number = bytes.try_into().map(u32::from_be_bytes).ok();
     let number = number.and_then(|number| usize::try_from(number).ok());
     number.ok_or(Error::Corrupt("catalogue"))

@@ -1,71 +1,66 @@
-//! What a key or a value may be.
+//! Types of keys and values.
 
 use std::sync::Arc;
 
 use rung_edn::{BigDecimal, BigInt, Value};
 
-use super::{invalid, listed, shown, text, word};
+use super::{clipped, into_text, invalid, keyword_list, keyword_text};
 use crate::{Result, encode};
 
 /// Bytes of a tuple's element, at most.
 const MAX_ELEMENT_BYTES: usize = 255;
 
-/// A type of keys or values. It says what is taken, and changes no encoding.
+/// A type of keys or values. It restricts the accepted values, and does not change their encoding.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Type {
-    /// Whatever there is.
+pub enum ValueType {
+    /// Any value.
     #[default]
     Data,
-    /// A text. A keyword is the text that it is written as.
+    /// A text. A keyword is accepted as its text.
     String,
-    /// A whole number of 64 bits.
+    /// A 64-bit integer.
     Long,
-    /// A binary fraction of 32 bits: one of 64 bits is rounded, a whole number has to be exactly one.
+    /// A 32-bit float. A 64-bit float is rounded; an integer must be exactly representable.
     Float,
-    /// A binary fraction of 64 bits: a whole number has to be exactly one.
+    /// A 64-bit float. An integer must be exactly representable.
     Double,
-    /// A whole number.
+    /// An integer of any size.
     BigInt,
-    /// A decimal number. A whole number is one, a binary fraction is not.
+    /// A decimal number. An integer is accepted, a float is not.
     BigDec,
-    /// Bytes.
     Bytes,
-    /// A keyword.
     Keyword,
-    /// A symbol.
     Symbol,
-    /// Whether.
     Boolean,
-    /// A moment, which may be given as milliseconds since 1970.
+    /// An instant, which may be given as milliseconds since 1970.
     Instant,
-    /// An identifier.
     Uuid,
-    /// A vector with an element for each of the types, or with any number of elements of a single one.
-    Tuple(Vec<Type>),
+    /// A vector with an element for each of the types, or with any number of elements of a single type.
+    Tuple(Vec<ValueType>),
 }
 
-const SCALARS: [(&str, Type); 13] = [
-    ("data", Type::Data),
-    ("string", Type::String),
-    ("long", Type::Long),
-    ("float", Type::Float),
-    ("double", Type::Double),
-    ("bigint", Type::BigInt),
-    ("bigdec", Type::BigDec),
-    ("bytes", Type::Bytes),
-    ("keyword", Type::Keyword),
-    ("symbol", Type::Symbol),
-    ("boolean", Type::Boolean),
-    ("instant", Type::Instant),
-    ("uuid", Type::Uuid),
+const SCALARS: [(&str, ValueType); 13] = [
+    ("data", ValueType::Data),
+    ("string", ValueType::String),
+    ("long", ValueType::Long),
+    ("float", ValueType::Float),
+    ("double", ValueType::Double),
+    ("bigint", ValueType::BigInt),
+    ("bigdec", ValueType::BigDec),
+    ("bytes", ValueType::Bytes),
+    ("keyword", ValueType::Keyword),
+    ("symbol", ValueType::Symbol),
+    ("boolean", ValueType::Boolean),
+    ("instant", ValueType::Instant),
+    ("uuid", ValueType::Uuid),
 ];
 
-impl Type {
-    /// The type that is written so: `:long`, `"long"`, `":long"`, or a vector of such.
-    pub fn read(value: &Value) -> Result<Self> {
+impl ValueType {
+    /// Parses a type: `:long`, `"long"`, `":long"`, or a vector of such.
+    pub fn parse(value: &Value) -> Result<Self> {
         match value.as_sequence() {
             None => Self::scalar(value),
-            Some([]) => invalid("a tuple has at least one type, as [:string :long]"),
+            Some([]) => invalid("a tuple needs at least one type, such as [:string :long]"),
             Some(types) => types
                 .iter()
                 .map(Self::scalar)
@@ -75,38 +70,39 @@ impl Type {
     }
 
     fn scalar(value: &Value) -> Result<Self> {
-        let named = word(value).and_then(|word| SCALARS.iter().find(|(name, _)| *name == word));
+        let named =
+            keyword_text(value).and_then(|word| SCALARS.iter().find(|(name, _)| *name == word));
         match named {
             Some((_, scalar)) => Ok(scalar.clone()),
             None => invalid(format!(
-                "{} is no type; the types are {}, and vectors of these",
-                shown(value),
-                listed(SCALARS.iter().map(|(name, _)| *name))
+                "{} is not a type; the types are {}, and vectors of these",
+                clipped(value),
+                keyword_list(SCALARS.iter().map(|(name, _)| *name))
             )),
         }
     }
 
-    /// The value as one of this type, or why it is none.
-    pub fn fit(&self, value: Value) -> Result<Value> {
+    /// Converts a value to this type, or says why it cannot.
+    pub fn convert(&self, value: Value) -> Result<Value> {
         let fitted = match self {
             Self::Data => Ok(value),
-            Self::String => text(value),
+            Self::String => into_text(value),
             Self::Long => long(value),
             Self::Float => float(value),
             Self::Double => double(value),
-            Self::BigInt => only(value, |value| {
+            Self::BigInt => accept_if(value, |value| {
                 matches!(value, Value::Long(_) | Value::BigInt(_))
             }),
             Self::BigDec => decimal(value),
-            Self::Bytes => only(value, |value| matches!(value, Value::Bytes(_))),
-            Self::Keyword => only(value, |value| matches!(value, Value::Keyword(_))),
-            Self::Symbol => only(value, |value| matches!(value, Value::Symbol(_))),
-            Self::Boolean => only(value, |value| matches!(value, Value::Bool(_))),
+            Self::Bytes => accept_if(value, |value| matches!(value, Value::Bytes(_))),
+            Self::Keyword => accept_if(value, |value| matches!(value, Value::Keyword(_))),
+            Self::Symbol => accept_if(value, |value| matches!(value, Value::Symbol(_))),
+            Self::Boolean => accept_if(value, |value| matches!(value, Value::Bool(_))),
             Self::Instant => match value {
                 Value::Instant(ms) | Value::Long(ms) => Ok(Value::Instant(ms)),
                 other => Err(other),
             },
-            Self::Uuid => only(value, |value| matches!(value, Value::Uuid(_))),
+            Self::Uuid => accept_if(value, |value| matches!(value, Value::Uuid(_))),
             Self::Tuple(types) => return tuple(types, value),
         };
         fitted.or_else(|value| {
@@ -115,15 +111,15 @@ impl Type {
                 .find(|(_, scalar)| scalar == self)
                 .map_or("", |(name, _)| name);
             invalid(format!(
-                "{} is a {}, and cannot be taken as :{name}",
-                shown(&value),
+                "{} is a {} and cannot be stored as :{name}",
+                clipped(&value),
                 value.kind()
             ))
         })
     }
 }
 
-fn only(value: Value, is_one: impl Fn(&Value) -> bool) -> Result<Value, Value> {
+fn accept_if(value: Value, is_one: impl Fn(&Value) -> bool) -> Result<Value, Value> {
     if is_one(&value) {
         Ok(value)
     } else {
@@ -142,7 +138,7 @@ fn long(value: Value) -> Result<Value, Value> {
     }
 }
 
-/// A fraction that rounds to an infinite one is none of 32 bits.
+/// Fails for a finite number that rounds to infinity.
 fn float(value: Value) -> Result<Value, Value> {
     #[expect(clippy::cast_possible_truncation, reason = "the nearest one is wanted")]
     let narrowed = match &value {
@@ -164,7 +160,7 @@ fn double(value: Value) -> Result<Value, Value> {
     widened.ok_or(value)
 }
 
-/// A whole number as a fraction, where there is one that is exactly as much.
+/// Converts an integer to a float, if it is exactly representable.
 fn whole(value: &Value, fraction: impl Fn(f64) -> Value) -> Option<Value> {
     let number = match value {
         Value::Long(_) | Value::BigInt(_) => fraction(value.as_f64()?),
@@ -183,13 +179,13 @@ fn decimal(value: Value) -> Result<Value, Value> {
     Ok(Value::BigDec(Arc::new(BigDecimal::new(digits, 0))))
 }
 
-fn tuple(types: &[Type], value: Value) -> Result<Value> {
+fn tuple(types: &[ValueType], value: Value) -> Result<Value> {
     let elements = match value {
         Value::Vector(elements) | Value::List(elements) => elements,
         other => {
             return invalid(format!(
-                "{} is a {}, and a tuple is a vector",
-                shown(&other),
+                "{} is a {}; a tuple must be a vector",
+                clipped(&other),
                 other.kind()
             ));
         }
@@ -197,17 +193,17 @@ fn tuple(types: &[Type], value: Value) -> Result<Value> {
     if types.len() > 1 && types.len() != elements.len() {
         let (given, wanted) = (elements.len(), types.len());
         return invalid(format!(
-            "the tuple has {given} elements, and its type has {wanted}"
+            "the tuple has {given} elements; its type has {wanted}"
         ));
     }
     let types = types.iter().cycle();
     let fitted = elements.into_iter().zip(types).map(|(element, of)| {
-        let element = of.fit(element)?;
-        // But for the byte that says of which kind it is.
+        let element = of.convert(element)?;
+        // Without the byte of the kind.
         let length_bytes = encode::encode(&element).len() - 1;
         if length_bytes > MAX_ELEMENT_BYTES {
             return invalid(format!(
-                "an element of a tuple has {length_bytes} bytes, and may have {MAX_ELEMENT_BYTES}; shorten it"
+                "an element of a tuple has {length_bytes} bytes; the maximum is {MAX_ELEMENT_BYTES}"
             ));
         }
         Ok(element)

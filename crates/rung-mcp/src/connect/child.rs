@@ -1,7 +1,7 @@
-//! A server that is a child of ours, spoken to through its standard streams.
+//! The stdio transport: a server that runs as a child process.
 //!
-//! It gets a process group and no more of our environment than it is given. It does not outlive us, however we end:
-//! where a keeper is named, that is the child's parent, and ends everything the child has started when we are gone.
+//! The child has its own process group and only the environment variables in [`INHERITED`] and its configuration. With a
+//! supervisor, which is then the child's parent, the child and its descendants end with this process, however that ends.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -15,48 +15,45 @@ use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rung_tool::Pending;
+use rung_tool::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::net::unix::pipe;
 use tokio::sync::{Notify, watch};
 
-use super::board::{Board, Outcome};
-use super::error::Failure;
-use super::intake::{Intake, Overflow};
-use super::wire::{Sent, Wire};
-use crate::version::Version;
+use super::error::TransportError;
+use super::incoming::{BufferError, MessageBuffer};
+use super::pending::{PendingRequests, RpcOutcome};
+use super::transport::{EncodedRequest, Transport};
+use crate::version::ProtocolVersion;
 
-/// What of our environment every child gets, where it is set.
+/// Environment variables that every child inherits, if set.
 const INHERITED: [&str; 11] = [
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ",
     "USER",
 ];
-/// Bytes that wait for a child to read them.
-const MAX_UNREAD_BYTES: usize = 16 << 20;
-/// Bytes of its stderr that are remembered.
-const LAST_WORDS_BYTES: usize = 8 << 10;
-/// How long it may take to say why it ends.
-const LAST_MOMENT: Duration = Duration::from_millis(100);
-/// How long it may take to end by itself, and then when it is told to.
-const GRACE: Duration = Duration::from_secs(2);
+/// Bytes queued for a child that does not read its stdin.
+const MAX_QUEUED_BYTES: usize = 16 << 20;
+/// Bytes of stderr that are kept.
+const STDERR_TAIL_BYTES: usize = 8 << 10;
+/// Time to wait for the exit status and the rest of stderr after the output closed.
+const EXIT_REASON_WAIT: Duration = Duration::from_millis(100);
+/// Time to exit after stdin closed; after SIGTERM twice this time.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How a server is started.
+/// The launch command of a server.
 #[derive(Debug, Clone)]
-pub struct Command {
-    /// The program.
+pub struct ServerCommand {
     pub program: OsString,
-    /// Its arguments.
     pub args: Vec<OsString>,
-    /// What it gets beside the usual few variables.
+    /// Environment variables in addition to the inherited ones.
     pub env: Vec<(String, String)>,
-    /// Where it runs; here, if nowhere else.
+    /// The working directory. `None`: that of this process.
     pub dir: Option<PathBuf>,
-    /// The program, with its first arguments, that stays with the child: it is given our process id, then the command.
-    pub keeper: Option<Vec<OsString>>,
+    /// The supervisor program with its first arguments; this process's id and the command are appended.
+    pub supervisor: Option<Vec<OsString>>,
 }
 
-impl Command {
-    /// A program with these arguments.
+impl ServerCommand {
     pub fn new(
         program: impl Into<OsString>,
         args: impl IntoIterator<Item = impl Into<OsString>>,
@@ -66,12 +63,12 @@ impl Command {
             args: args.into_iter().map(Into::into).collect(),
             env: Vec::new(),
             dir: None,
-            keeper: None,
+            supervisor: None,
         }
     }
 
-    /// Why there is no such program, where there is none. A keeper would start, and find out too late.
-    fn missing(&self) -> Option<String> {
+    /// Returns an error message if the program does not exist. A supervisor would start and only then fail.
+    fn missing_program_error(&self) -> Option<String> {
         let program = Path::new(&self.program);
         let name = program.display();
         if program.components().count() > 1 {
@@ -85,14 +82,13 @@ impl Command {
             .or_else(|| std::env::var_os("PATH"));
         let path = path.unwrap_or_default();
         let is_there = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
-        (!is_there).then(|| {
-            format!("`{name}` was not found on PATH; install it, or name it by its full path")
-        })
+        (!is_there)
+            .then(|| format!("`{name}` was not found on PATH; install it or give its full path"))
     }
 
-    fn prepared(&self) -> std::process::Command {
+    fn to_process_command(&self) -> std::process::Command {
         let mut words = Vec::new();
-        if let Some(keeper) = &self.keeper {
+        if let Some(keeper) = &self.supervisor {
             words.extend(keeper.iter().cloned());
             words.push(std::process::id().to_string().into());
         }
@@ -118,13 +114,13 @@ impl Command {
     }
 }
 
-/// Starts children from one thread that lasts as long as we do: a child that is to end with its parent ends with the
-/// thread that started it. A child inherits no descriptor but its standard streams.
+/// Starts children from one thread that lives as long as the process: the parent-death signal is bound to the thread that
+/// started the child. A child inherits no descriptor but its standard streams.
 fn spawn(command: std::process::Command) -> io::Result<Child> {
-    type Order = (std::process::Command, mpsc::Sender<io::Result<Child>>);
-    static NURSERY: OnceLock<Mutex<mpsc::Sender<Order>>> = OnceLock::new();
-    let nursery = NURSERY.get_or_init(|| {
-        let (orders, taken) = mpsc::channel::<Order>();
+    type SpawnRequest = (std::process::Command, mpsc::Sender<io::Result<Child>>);
+    static SPAWNER: OnceLock<Mutex<mpsc::Sender<SpawnRequest>>> = OnceLock::new();
+    let nursery = SPAWNER.get_or_init(|| {
+        let (orders, taken) = mpsc::channel::<SpawnRequest>();
         let run = move || {
             for (mut command, answer) in taken {
                 let spawned = rung_memory::close_on_exec().and_then(|()| command.spawn());
@@ -136,56 +132,61 @@ fn spawn(command: std::process::Command) -> io::Result<Child> {
             .spawn(run);
         Mutex::new(orders)
     });
-    let gone = || io::Error::other("nothing can be started any more");
+    let gone = || io::Error::other("no further process can be started");
     let (answer, answered) = mpsc::channel();
     nursery.lock().send((command, answer)).map_err(|_| gone())?;
     answered.recv().map_err(|_| gone())?
 }
 
-/// The pipes of a child.
-pub(super) struct Pipe {
-    board: Arc<Board>,
-    input: Mutex<Input>,
-    /// There is more to write, or there will never be.
+/// The standard streams of a child process.
+pub(super) struct StdioTransport {
+    board: Arc<PendingRequests>,
+    stdin: Mutex<StdinQueue>,
+    /// Notified when a message is queued or stdin is closed.
     more_input: Arc<Notify>,
-    process: Process,
+    process: ChildProcess,
     open: AtomicBool,
-    last_words: Mutex<VecDeque<u8>>,
-    /// Closed once it can say nothing more beside the protocol.
-    hushed: watch::Receiver<()>,
+    stderr_tail: Mutex<VecDeque<u8>>,
+    /// Closed when stderr has ended.
+    stderr_closed: watch::Receiver<()>,
 }
 
-/// What goes to the child. A message is written whole or waits whole, so that giving up on one never harms the next.
-struct Input {
+/// The queue to the child's stdin. Messages are never dropped midway, so cancelling one request never damages the next.
+struct StdinQueue {
     pipe: Option<Arc<pipe::Sender>>,
-    waiting: VecDeque<Vec<u8>>,
-    /// Bytes of the first that are written.
+    queued: VecDeque<Vec<u8>>,
+    /// Bytes of the first queued message that are written.
     written: usize,
     bytes: usize,
-    /// Messages that were taken, and those of which anything was written.
-    taken: u64,
-    begun: u64,
+    /// Messages accepted so far, and those written at least in part.
+    accepted: u64,
+    started: u64,
 }
 
-impl Pipe {
-    pub(super) fn open(command: &Command, board: Arc<Board>) -> Result<Arc<Self>, Failure> {
+impl StdioTransport {
+    pub(super) fn open(
+        command: &ServerCommand,
+        board: Arc<PendingRequests>,
+    ) -> Result<Arc<Self>, TransportError> {
         let unavailable = |error: io::Error| {
             let program = command.program.to_string_lossy();
-            Failure::Unavailable(format!("{program} could not be started: {error}"))
+            TransportError::Unavailable(format!("{program} could not be started: {error}"))
         };
-        // Otherwise it would look as if there were no such program.
+        // Without this check the error would claim that the program is missing.
         if let Some(dir) = command.dir.as_deref().filter(|dir| !dir.is_dir()) {
-            let why = format!("it is to run in {}, which is no folder", dir.display());
-            return Err(Failure::Unavailable(why));
+            let why = format!("its working folder {} does not exist", dir.display());
+            return Err(TransportError::Unavailable(why));
         }
-        if let Some(why) = command.missing() {
-            return Err(Failure::Unavailable(why));
+        if let Some(why) = command.missing_program_error() {
+            return Err(TransportError::Unavailable(why));
         }
-        let mut child = spawn(command.prepared()).map_err(unavailable)?;
+        let mut child = spawn(command.to_process_command()).map_err(unavailable)?;
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let process = Process::watch(child);
+        let process = ChildProcess::new(child);
         let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
-            return Err(Failure::Unavailable("its streams are missing".to_owned()));
+            return Err(TransportError::Unavailable(
+                "its streams are missing".to_owned(),
+            ));
         };
         let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(stdin)).map_err(unavailable)?;
         let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout)).map_err(unavailable)?;
@@ -194,45 +195,45 @@ impl Pipe {
         let (speaks, hushed) = watch::channel(());
         let pipe = Arc::new(Self {
             board,
-            input: Mutex::new(Input {
+            stdin: Mutex::new(StdinQueue {
                 pipe: Some(Arc::new(stdin)),
-                waiting: VecDeque::new(),
+                queued: VecDeque::new(),
                 written: 0,
                 bytes: 0,
-                taken: 0,
-                begun: 0,
+                accepted: 0,
+                started: 0,
             }),
             more_input: more_input.clone(),
             process,
             open: AtomicBool::new(true),
-            last_words: Mutex::default(),
-            hushed,
+            stderr_tail: Mutex::default(),
+            stderr_closed: hushed,
         });
-        // None of them keeps it alive: when nobody else wants it, it is over.
-        tokio::spawn(read(Arc::downgrade(&pipe), stdout));
-        tokio::spawn(listen(Arc::downgrade(&pipe), stderr, speaks));
-        tokio::spawn(write(Arc::downgrade(&pipe), more_input));
+        // The tasks hold weak references: the transport ends when its last user drops it.
+        tokio::spawn(read_stdout(Arc::downgrade(&pipe), stdout));
+        tokio::spawn(read_stderr(Arc::downgrade(&pipe), stderr, speaks));
+        tokio::spawn(write_stdin(Arc::downgrade(&pipe), more_input));
         Ok(pipe)
     }
 
-    /// Sends a message: at once where the child keeps up, else when it has read what is before it. Its number among all.
-    fn send(&self, mut message: Vec<u8>) -> Result<u64, Failure> {
-        // Between the parts of a message a line break means as much as a space, and within them there is none.
+    /// Writes a message, or queues it behind unwritten ones. Returns the message's number.
+    fn send(&self, mut message: Vec<u8>) -> Result<u64, TransportError> {
+        // JSON has line breaks only between tokens, where a space means the same.
         for byte in &mut message {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
             }
         }
         message.push(b'\n');
-        let mut input = self.input.lock();
+        let mut input = self.stdin.lock();
         let Some(pipe) = input.pipe.clone() else {
-            return Err(Failure::Unavailable(self.why_gone()));
+            return Err(TransportError::Unavailable(self.exit_reason()));
         };
-        let number = input.taken + 1;
-        if input.waiting.is_empty() {
+        let number = input.accepted + 1;
+        if input.queued.is_empty() {
             match pipe.try_write(&message) {
                 Ok(written) => {
-                    (input.taken, input.begun) = (number, number);
+                    (input.accepted, input.started) = (number, number);
                     if written == message.len() {
                         return Ok(number);
                     }
@@ -241,69 +242,69 @@ impl Pipe {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
                     drop(input);
-                    self.hang_up();
-                    let why = format!("{error}; {}", self.why_gone());
-                    return Err(Failure::Unavailable(why));
+                    self.disconnect();
+                    let why = format!("{error}; {}", self.exit_reason());
+                    return Err(TransportError::Unavailable(why));
                 }
             }
-        } else if input.bytes + message.len() > MAX_UNREAD_BYTES {
-            let why = "it does not read what it is sent".to_owned();
-            return Err(Failure::Unavailable(why));
+        } else if input.bytes + message.len() > MAX_QUEUED_BYTES {
+            let why = "it does not read its input".to_owned();
+            return Err(TransportError::Unavailable(why));
         }
-        input.taken = number;
+        input.accepted = number;
         input.bytes += message.len();
-        input.waiting.push_back(message);
+        input.queued.push_back(message);
         drop(input);
         self.more_input.notify_one();
         Ok(number)
     }
 
-    /// Whether nothing of a message was ever written. Whoever reads it in part cannot do what it says.
+    /// Returns true if no byte of the message was written. A server cannot act on an incomplete message.
     fn is_unsent(&self, number: u64) -> bool {
-        number > self.input.lock().begun
+        number > self.stdin.lock().started
     }
 
-    /// Waits until it has ended and said why, if it is about to.
-    async fn last_said(&self) {
-        self.process.ended(LAST_MOMENT).await;
-        let mut hushed = self.hushed.clone();
+    /// Waits briefly for the exit status and the end of stderr.
+    async fn wait_exit_reason(&self) {
+        self.process.exits_within(EXIT_REASON_WAIT).await;
+        let mut hushed = self.stderr_closed.clone();
         let said = async { while hushed.changed().await.is_ok() {} };
-        let _in_time_or_not = tokio::time::timeout(LAST_MOMENT, said).await;
+        let _in_time_or_not = tokio::time::timeout(EXIT_REASON_WAIT, said).await;
     }
 
-    /// Nothing comes any more.
-    fn hang_up(&self) {
+    /// Closes stdin and fails all pending requests.
+    fn disconnect(&self) {
         self.open.store(false, Ordering::Release);
-        self.input.lock().pipe = None;
+        self.stdin.lock().pipe = None;
         self.more_input.notify_one();
         self.board.close();
     }
 
-    fn why_gone(&self) -> String {
+    fn exit_reason(&self) -> String {
         let status = self.process.status();
         let how = match status {
-            Some(status) => format!("it has ended ({status})"),
-            None => "it has closed its output".to_owned(),
+            Some(status) => format!("it exited ({status})"),
+            None => "it closed its output".to_owned(),
         };
-        match self.last_words() {
+        match self.stderr_tail() {
             words if words.is_empty() => how,
-            words => format!("{how}; its last words: {words}"),
+            words => format!("{how}; end of stderr: {words}"),
         }
     }
 }
 
-impl Drop for Pipe {
+impl Drop for StdioTransport {
     fn drop(&mut self) {
-        self.hang_up();
+        self.disconnect();
         self.process.terminate();
     }
 }
 
-/// Reads the child's messages, a line each.
-async fn read(pipe: Weak<Pipe>, mut stdout: pipe::Receiver) {
+/// Reads the child's messages, one per line.
+async fn read_stdout(pipe: Weak<StdioTransport>, mut stdout: pipe::Receiver) {
     use tokio::io::AsyncReadExt as _;
     let mut buffer = vec![0; 64 << 10];
-    let mut line = Intake::default();
+    let mut line = MessageBuffer::default();
     let mut overflow = false;
     loop {
         let read = stdout.read(&mut buffer).await.unwrap_or(0);
@@ -311,28 +312,28 @@ async fn read(pipe: Weak<Pipe>, mut stdout: pipe::Receiver) {
             return;
         };
         if read == 0 {
-            return pipe.hang_up();
+            return pipe.disconnect();
         }
         let mut rest = &buffer[..read];
         while !rest.is_empty() {
             let end = memchr::memchr(b'\n', rest);
             let part = &rest[..end.unwrap_or(rest.len())];
-            // Most lines are there from beginning to end, and are looked at where they are.
+            // Most lines are complete in the buffer and need no copy.
             if let Some(end) = end
                 && line.is_empty()
                 && !overflow
             {
-                let wire: Arc<dyn Wire> = pipe.clone();
-                pipe.board.take_short(part, &wire);
+                let wire: Arc<dyn Transport> = pipe.clone();
+                pipe.board.receive_short(part, &wire);
                 rest = &rest[end + 1..];
                 continue;
             }
             if !overflow && let Err(error) = line.push(part) {
-                tracing::warn!(%error, "a line of a server's was passed over");
+                tracing::warn!(%error, "ignored a line from a server");
                 overflow = true;
-                line = Intake::default();
-                if matches!(error, Overflow::Disk(_)) {
-                    return pipe.hang_up();
+                line = MessageBuffer::default();
+                if matches!(error, BufferError::Disk(_)) {
+                    return pipe.disconnect();
                 }
             }
             let Some(end) = end else {
@@ -340,40 +341,44 @@ async fn read(pipe: Weak<Pipe>, mut stdout: pipe::Receiver) {
             };
             rest = &rest[end + 1..];
             if !std::mem::take(&mut overflow) && !line.is_empty() {
-                let wire: Arc<dyn Wire> = pipe.clone();
-                pipe.board.take(line.finish(), &wire).await;
+                let wire: Arc<dyn Transport> = pipe.clone();
+                pipe.board.receive(line.finish(), &wire).await;
             }
         }
     }
 }
 
-/// Remembers the last of what the child says beside the protocol.
-async fn listen(pipe: Weak<Pipe>, mut stderr: pipe::Receiver, _speaks: watch::Sender<()>) {
+/// Keeps the end of the child's stderr.
+async fn read_stderr(
+    pipe: Weak<StdioTransport>,
+    mut stderr: pipe::Receiver,
+    _speaks: watch::Sender<()>,
+) {
     use tokio::io::AsyncReadExt as _;
     let mut buffer = vec![0; 4 << 10];
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
         let Some(pipe) = pipe.upgrade() else {
             return;
         };
-        let mut words = pipe.last_words.lock();
+        let mut words = pipe.stderr_tail.lock();
         words.extend(&buffer[..read]);
-        let over = words.len().saturating_sub(LAST_WORDS_BYTES);
+        let over = words.len().saturating_sub(STDERR_TAIL_BYTES);
         words.drain(..over);
     }
 }
 
-/// Writes what could not be written at once.
-async fn write(pipe: Weak<Pipe>, more_input: Arc<Notify>) {
+/// Writes the queued messages.
+async fn write_stdin(pipe: Weak<StdioTransport>, more_input: Arc<Notify>) {
     loop {
         let waits_for = {
             let Some(pipe) = pipe.upgrade() else {
                 return;
             };
-            let input = pipe.input.lock();
+            let input = pipe.stdin.lock();
             let Some(sender) = &input.pipe else {
                 return;
             };
-            Some(sender.clone()).filter(|_| !input.waiting.is_empty())
+            Some(sender.clone()).filter(|_| !input.queued.is_empty())
         };
         let Some(sender) = waits_for else {
             more_input.notified().await;
@@ -388,81 +393,84 @@ async fn write(pipe: Weak<Pipe>, more_input: Arc<Notify>) {
         let Some(pipe) = pipe.upgrade() else {
             return;
         };
-        let mut input = pipe.input.lock();
-        while let Some(first) = input.waiting.front() {
-            let number = input.taken - input.waiting.len() as u64 + 1;
+        let mut input = pipe.stdin.lock();
+        while let Some(first) = input.queued.front() {
+            let number = input.accepted - input.queued.len() as u64 + 1;
             let rest = first.len() - input.written;
             match sender.try_write(&first[input.written..]) {
                 Ok(written) if written == rest => {
                     input.bytes -= first.len();
-                    input.waiting.pop_front();
+                    input.queued.pop_front();
                     input.written = 0;
-                    input.begun = number;
+                    input.started = number;
                 }
                 Ok(written) => {
                     input.written += written;
-                    input.begun = number;
+                    input.started = number;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => {
                     drop(input);
-                    return pipe.hang_up();
+                    return pipe.disconnect();
                 }
             }
         }
     }
 }
 
-impl Wire for Pipe {
-    fn exchange<'a>(&'a self, sent: Sent<'a>) -> Pending<'a, Result<Outcome, Failure>> {
+impl Transport for StdioTransport {
+    fn send_request<'a>(
+        &'a self,
+        sent: EncodedRequest<'a>,
+    ) -> BoxFuture<'a, Result<RpcOutcome, TransportError>> {
         Box::pin(async move {
-            let answered = self.board.wait(&sent);
+            let answered = self.board.register(&sent);
             let number = match self.send(sent.message) {
                 Ok(number) => number,
                 Err(failure) => {
-                    self.board.forget(sent.id);
+                    self.board.remove(sent.id);
                     if self.is_open() {
                         return Err(failure);
                     }
-                    self.last_said().await;
-                    return Err(Failure::Unavailable(self.why_gone()));
+                    self.wait_exit_reason().await;
+                    return Err(TransportError::Unavailable(self.exit_reason()));
                 }
             };
             if let Ok(outcome) = answered.await {
                 return Ok(outcome);
             }
-            self.last_said().await;
-            let why = self.why_gone();
+            self.wait_exit_reason().await;
+            let why = self.exit_reason();
             Err(if self.is_unsent(number) {
-                Failure::Unavailable(why)
+                TransportError::Unavailable(why)
             } else {
-                Failure::Lost(why)
+                TransportError::Lost(why)
             })
         })
     }
 
-    fn tell(&self, message: Vec<u8>) -> Pending<'_, Result<(), Failure>> {
+    fn send_message(&self, message: Vec<u8>) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(std::future::ready(self.send(message).map(|_| ())))
     }
 
-    fn agreed(&self, _: Version) {
-        // What it said of questions it does not know explains nothing any more.
-        self.last_words.lock().clear();
+    fn set_version(&self, _: ProtocolVersion) {
+        // Complaints about unknown handshake methods would be misleading later.
+        self.stderr_tail.lock().clear();
     }
 
-    fn let_go(&self) {
-        self.hang_up();
+    fn release(&self) {
+        self.disconnect();
     }
 
     fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
 
-    fn last_words(&self) -> String {
-        let words: Vec<u8> = self.last_words.lock().iter().copied().collect();
+    fn stderr_tail(&self) -> String {
+        let words: Vec<u8> = self.stderr_tail.lock().iter().copied().collect();
         let mut words = &*String::from_utf8_lossy(&words);
-        // What is left of a word that was cut may be half a secret, which nobody would know.
-        if words.len() >= LAST_WORDS_BYTES {
+        // A cut word may be part of a secret, which redaction would not recognise.
+        if words.len() >= STDERR_TAIL_BYTES {
             words = words
                 .split_once(char::is_whitespace)
                 .map_or("", |(_, rest)| rest);
@@ -476,29 +484,29 @@ impl Wire for Pipe {
         lines[last..].join(" | ")
     }
 
-    fn close(&self) -> Pending<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            self.hang_up();
-            // A server that is told nothing more has nothing more to do.
-            if self.process.ended(GRACE).await {
+            self.disconnect();
+            // A server should exit when its stdin closes.
+            if self.process.exits_within(EXIT_TIMEOUT).await {
                 return;
             }
             self.process.terminate();
-            if !self.process.ended(GRACE * 2).await {
+            if !self.process.exits_within(EXIT_TIMEOUT * 2).await {
                 self.process.kill();
             }
         })
     }
 }
 
-/// A process that is waited for, by a thread of its own.
-struct Process {
+/// A child process, and the thread that waits for its exit.
+struct ChildProcess {
     id: Option<Pid>,
     ended: watch::Receiver<Option<ExitStatus>>,
 }
 
-impl Process {
-    fn watch(mut child: Child) -> Self {
+impl ChildProcess {
+    fn new(mut child: Child) -> Self {
         let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let (tell, ended) = watch::channel(None);
         let wait = move || {
@@ -516,8 +524,8 @@ impl Process {
         *self.ended.borrow()
     }
 
-    /// Whether it ends within this time.
-    async fn ended(&self, within: Duration) -> bool {
+    /// Returns true if the process exits within this time.
+    async fn exits_within(&self, within: Duration) -> bool {
         let mut ended = self.ended.clone();
         let ended = ended.wait_for(Option::is_some);
         tokio::time::timeout(within, ended).await.is_ok()
@@ -531,7 +539,7 @@ impl Process {
         self.signal(Signal::KILL);
     }
 
-    /// Tells the whole group. An id that is free again is nobody's we know.
+    /// Signals the process group, unless the process has exited: its id may have been reused.
     fn signal(&self, signal: Signal) {
         if let (Some(id), None) = (self.id, self.status()) {
             let _gone = kill_process_group(id, signal);

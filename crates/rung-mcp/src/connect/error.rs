@@ -1,4 +1,4 @@
-//! What can go wrong with another server.
+//! Errors of requests to a server.
 
 use std::sync::Arc;
 
@@ -10,85 +10,53 @@ use serde_json::value::RawValue;
 
 use crate::envelope::code;
 
-/// Bytes of a server's own words that are repeated.
-const MAX_WORDS_BYTES: usize = 1_000;
+/// Bytes of a server's error message that are repeated.
+const MAX_MESSAGE_BYTES: usize = 1_000;
 
-/// Why there is no answer.
+/// The error of a request to a server.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// Nothing was asked of it.
+    /// The request was not sent.
     #[error("{server} is not available: {why}")]
-    Unavailable {
-        /// Which server.
-        server: Arc<str>,
-        /// Why not.
-        why: String,
-    },
-    /// It wants a credential.
-    #[error("{server} wants a credential: {why}")]
+    Unavailable { server: Arc<str>, why: String },
+    /// The server demands a credential.
+    #[error("{server} requires a credential: {why}")]
     Unauthorized {
-        /// Which server.
         server: Arc<str>,
-        /// What it said.
         why: String,
-        /// How it asked for one.
+        /// The `WWW-Authenticate` headers.
         challenge: Option<String>,
     },
-    /// It was asked, and its answer did not come.
-    #[error("{server} was asked, and its answer was lost: {why}")]
-    Lost {
-        /// Which server.
-        server: Arc<str>,
-        /// What happened.
-        why: String,
-    },
-    /// Its answer did not come in time.
-    #[error("{server} did not answer in time; it was asked to stop")]
-    Late {
-        /// Which server.
-        server: Arc<str>,
-    },
-    /// It refused.
-    #[error("{server} refused: {} ({})", head(&refusal.message, MAX_WORDS_BYTES), refusal.code)]
-    Refused {
-        /// Which server.
-        server: Arc<str>,
-        /// In its own words.
-        refusal: Refused,
-    },
-    /// It asked something in its turn that nobody here answers.
-    #[error("{server} asks what nobody here answers: {why}")]
-    Unanswered {
-        /// Which server.
-        server: Arc<str>,
-        /// What it asked.
-        why: String,
-    },
-    /// It answered with something that is none.
-    #[error("{server} gave an answer that cannot be used: {why}")]
-    Unusable {
-        /// Which server.
-        server: Arc<str>,
-        /// Why not.
-        why: String,
-    },
+    /// The request was sent, and its response was lost.
+    #[error("the request was sent to {server}, but its response was lost: {why}")]
+    Lost { server: Arc<str>, why: String },
+    /// The deadline passed; the server was asked to cancel.
+    #[error("{server} did not respond in time; it was asked to cancel the request")]
+    TimedOut { server: Arc<str> },
+    /// The server returned a JSON-RPC error.
+    #[error("{server} returned an error: {} ({})", head(&refusal.message, MAX_MESSAGE_BYTES), refusal.code)]
+    Refused { server: Arc<str>, refusal: RpcError },
+    /// The server sent a request that the delegate cannot answer.
+    #[error("{server} sent a request that the client cannot answer: {why}")]
+    UnsupportedRequest { server: Arc<str>, why: String },
+    /// The server returned an invalid response.
+    #[error("{server} returned an invalid response: {why}")]
+    Unusable { server: Arc<str>, why: String },
 }
 
-/// The error that a server answered with.
+/// A JSON-RPC error from a server.
 #[derive(Debug, Clone)]
-pub struct Refused {
-    /// Its number.
+pub struct RpcError {
     pub code: i64,
-    /// What happened.
     pub message: String,
-    /// What else there is to know, as it came.
+    /// The error's `data`, unchanged.
     pub data: Option<Arc<RawValue>>,
 }
 
-impl Refused {
-    pub(super) fn read(error: &RawValue) -> Self {
+impl RpcError {
+    pub(super) fn parse(error: &RawValue) -> Self {
         #[derive(Deserialize)]
-        struct Wire<'a> {
+        struct RawRpcError<'a> {
             #[serde(default)]
             code: Value,
             #[serde(default)]
@@ -96,7 +64,7 @@ impl Refused {
             #[serde(borrow)]
             data: Option<&'a RawValue>,
         }
-        let Ok(wire) = serde_json::from_str::<Wire<'_>>(error.get()) else {
+        let Ok(wire) = serde_json::from_str::<RawRpcError<'_>>(error.get()) else {
             return Self {
                 code: 0,
                 message: error.get().to_owned(),
@@ -110,8 +78,8 @@ impl Refused {
         }
     }
 
-    /// What the client would have to declare, where that is why it was refused.
-    fn capability(&self) -> Option<&'static str> {
+    /// Returns the capability that the client lacks, if that is the reason for the error.
+    fn missing_capability(&self) -> Option<&'static str> {
         if self.code != i64::from(code::MISSING_CAPABILITY) {
             return None;
         }
@@ -134,22 +102,24 @@ impl Coded for Error {
         match self {
             Self::Unavailable { .. } => Code::SourceUnavailable,
             Self::Unauthorized { .. } => Code::SourceUnauthorized,
-            Self::Lost { .. } | Self::Late { .. } => Code::OutcomeUnknown,
+            Self::Lost { .. } | Self::TimedOut { .. } => Code::OutcomeUnknown,
             Self::Refused { .. } => Code::SourceRefused,
-            Self::Unanswered { .. } => Code::MissingCapability,
+            Self::UnsupportedRequest { .. } => Code::MissingCapability,
             Self::Unusable { .. } => Code::SourceFailed,
         }
     }
 
     fn hint(&self) -> Option<String> {
         let hint = match self {
-            Self::Unavailable { .. } => "look at its command or address, then try again",
-            Self::Unauthorized { .. } => "give it a credential in its headers or environment",
-            Self::Lost { .. } | Self::Late { .. } => {
-                "look whether it was done before doing it again"
+            Self::Unavailable { .. } => "check its command or address, then try again",
+            Self::Unauthorized { .. } => "set its credential in its headers or environment",
+            Self::Lost { .. } | Self::TimedOut { .. } => {
+                "check whether the request took effect before you repeat it"
             }
-            Self::Refused { .. } => "correct the request, or list what the server has",
-            Self::Unanswered { .. } => "call from a client that declares that it can be asked",
+            Self::Refused { .. } => "correct the request, or list what the server offers",
+            Self::UnsupportedRequest { .. } => {
+                "call from a client that declares the capability for this request"
+            }
             Self::Unusable { .. } => return None,
         };
         Some(hint.to_owned())
@@ -157,30 +127,30 @@ impl Coded for Error {
 }
 
 impl Error {
-    /// The fault of a request that may safely be made again.
-    pub fn harmless(&self) -> Fault {
+    /// Returns the fault for a request that may safely be repeated.
+    pub fn retryable_fault(&self) -> Fault {
         match self {
             Self::Lost { .. } => Fault::new(Code::SourceFailed, self.to_string()),
-            Self::Late { .. } => {
+            Self::TimedOut { .. } => {
                 Fault::new(Code::DeadlineExceeded, self.to_string()).with_hint("try again")
             }
             other => other.clone().into(),
         }
     }
 
-    /// The fault of a call, with all that the server said where it said something: however long that is.
+    /// Returns the fault for a call, with the server's whole error, however long it is.
     pub fn into_fault(self) -> Fault {
         let Self::Refused { server, refusal } = &self else {
             return self.into();
         };
-        // It is the caller who cannot, and the caller is told so as by us.
-        if let Some(capability) = refusal.capability() {
+        // The caller's client lacks the capability: report it as Rung's own error.
+        if let Some(capability) = refusal.missing_capability() {
             return Fault::new(Code::MissingCapability, self.to_string())
                 .with_hint(format!("call from a client that declares {capability}"))
                 .with(Detail::Capability, capability);
         }
-        let Refused { code, message, .. } = refusal;
-        let words = format!("{server} refused: {message} ({code})");
+        let RpcError { code, message, .. } = refusal;
+        let words = format!("{server} returned an error: {message} ({code})");
         let data = refusal.data.as_ref().map(|data| data.get());
         let data: Option<Value> = data.and_then(|data| serde_json::from_str(data).ok());
         let fault = Fault::from(self.clone())
@@ -193,24 +163,24 @@ impl Error {
     }
 }
 
-/// What a wire knows of a failure. Whose it is, the connection knows.
+/// A transport's error, without the server's name.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// Nothing was sent.
+pub(super) enum TransportError {
+    /// The request was not sent.
     Unavailable(String),
     Unauthorized {
         why: String,
         challenge: Option<String>,
     },
-    /// Something was sent.
+    /// At least a part of the request was sent.
     Lost(String),
     Unusable(String),
-    /// The session is no longer known: nothing was done.
+    /// The server no longer knows the session, so the request had no effect.
     NoSession,
 }
 
-impl Failure {
-    pub(super) fn of(self, server: &Arc<str>) -> Error {
+impl TransportError {
+    pub(super) fn into_error(self, server: &Arc<str>) -> Error {
         let server = server.clone();
         match self {
             Self::Unavailable(why) => Error::Unavailable { server, why },
@@ -223,7 +193,7 @@ impl Failure {
             Self::Unusable(why) => Error::Unusable { server, why },
             Self::NoSession => Error::Unavailable {
                 server,
-                why: "it forgot the session".to_owned(),
+                why: "it no longer knows the session".to_owned(),
             },
         }
     }
@@ -236,14 +206,14 @@ mod tests {
 
     use super::*;
 
-    fn refused(error: &Value) -> Fault {
-        let refusal = Refused::read(&to_raw_value(error).unwrap());
+    fn rpc_fault(error: &Value) -> Fault {
+        let refusal = RpcError::parse(&to_raw_value(error).unwrap());
         let server = Arc::from("a");
         Error::Refused { server, refusal }.into_fault()
     }
 
     #[test]
-    fn what_the_caller_cannot_answer_is_said_as_by_us() {
+    fn a_missing_client_capability_is_reported_as_such() {
         for (required, name) in [
             (json!({"sampling": {}}), "sampling"),
             (json!({"elicitation": {}}), "elicitation"),
@@ -251,7 +221,7 @@ mod tests {
             (json!({"roots": {}}), "roots"),
         ] {
             let data = json!({"requiredCapabilities": required});
-            let fault = refused(&json!({"code": -32021, "message": "no", "data": data}));
+            let fault = rpc_fault(&json!({"code": -32021, "message": "no", "data": data}));
             assert_eq!(fault.code(), Code::MissingCapability);
             assert_eq!(fault.detail(Detail::Capability), Some(&json!(name)));
         }
@@ -263,7 +233,7 @@ mod tests {
             json!({"code": -32602, "message": "no"}),
             json!({"code": -32021, "message": "no", "data": {"requiredCapabilities": {"x": {}}}}),
         ] {
-            let fault = refused(&error);
+            let fault = rpc_fault(&error);
             assert_eq!(fault.code(), Code::SourceRefused);
             assert_eq!(fault.detail(Detail::Rule), Some(&error["code"]));
         }

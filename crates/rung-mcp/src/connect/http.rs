@@ -1,8 +1,8 @@
-//! A server behind an address: Streamable HTTP in both eras.
+//! The HTTP transports: Streamable HTTP in both eras, and HTTP with SSE of 2024-11-05.
 //!
-//! Each request is posted and answered on its own reply, as JSON or as a stream of events. A modern request is
-//! cancelled by letting its reply go. A legacy one may be cut off and gone on with, from the last event that was seen;
-//! and beside the requests there may be a stream that belongs to none of them.
+//! Each request is a POST, answered with JSON or an SSE stream. Closing the response cancels a modern request. A legacy
+//! stream that broke is resumed after its last event; a legacy session may also have a GET stream for messages that
+//! belong to no request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,60 +14,61 @@ use reqwest::header::{
 };
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, redirect};
 use rung_ladder::head;
-use rung_tool::Pending;
+use rung_tool::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::board::{Board, Delegate, Outcome};
-use super::error::Failure;
-use super::events::Events;
-use super::intake::{Arrived, Intake};
-use super::wire::{Sent, Wire};
+use super::error::TransportError;
+use super::incoming::{MessageBuffer, ReceivedMessage};
+use super::pending::{Delegate, PendingRequests, RpcOutcome};
+use super::sse::SseParser;
+use super::transport::{EncodedRequest, Transport};
 use crate::envelope::Message;
-use crate::headers::encoded;
+use crate::headers::encode_value;
 use crate::splice;
-use crate::version::Version;
+use crate::version::ProtocolVersion;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+const ACCEPT_JSON_AND_SSE: HeaderValue =
+    HeaderValue::from_static("application/json, text/event-stream");
+const ACCEPT_SSE: HeaderValue = HeaderValue::from_static("text/event-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(15);
-/// How long the stream that belongs to no request may take to open.
-const STANDING: Duration = Duration::from_secs(5);
-/// How long to wait before coming back for a stream, where the server does not say.
-const RETRY: Duration = Duration::from_secs(1);
-/// Nobody comes back sooner, or waits longer, whatever a server says.
+/// Time limit of connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time limit of opening the GET stream. A stream that lasted longer counts as good.
+const GET_STREAM_TIMEOUT: Duration = Duration::from_secs(5);
+/// The default delay before resuming a stream.
+const DEFAULT_RETRY: Duration = Duration::from_secs(1);
+/// Bounds of the delay that a server may ask for.
 const MIN_RETRY: Duration = Duration::from_millis(50);
 const MAX_RETRY: Duration = Duration::from_mins(1);
-/// Times to come back for one answer without having heard anything new.
-const MAX_RETURNS: u32 = 5;
-/// Events that may come before the one that says where to post.
-const MAX_EARLY: u64 = 64;
-/// Bytes of a reply that is an error which are read.
+/// Attempts to resume a stream without a new event.
+const MAX_RESUMES: u32 = 5;
+/// Events before the `endpoint` event.
+const MAX_EARLY_EVENTS: u64 = 64;
+/// Bytes of an error response that are read.
 const MAX_ERROR_BYTES: usize = 64 << 10;
-/// How long a message without an answer may take to be heard.
-const TELLING: Duration = Duration::from_secs(10);
-/// How long a session may take to be ended.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time limit of sending a notification or response.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit of the DELETE that ends a session.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Debug, Clone)]
-pub struct Address {
-    /// The address that is posted to.
+pub struct ServerAddress {
+    /// The URL of the MCP endpoint.
     pub url: Url,
-    /// What goes along with every request, such as a credential. Never shown.
+    /// Headers of every request, such as a credential. Never shown.
     pub headers: HeaderMap,
 }
 
-impl Address {
-    /// An address, with nothing that goes along.
+impl ServerAddress {
+    /// Creates an address without headers.
     pub fn new(url: Url) -> Self {
         Self {
             url,
@@ -75,22 +76,22 @@ impl Address {
         }
     }
 
-    /// Adds what goes along with every request.
+    /// Adds a header to every request.
     pub fn add_header(&mut self, name: &str, value: &str) -> Result<(), String> {
         let name: HeaderName = name
             .parse()
-            .map_err(|_| format!("{name:?} is no header's name"))?;
-        let mut value: HeaderValue = value
-            .parse()
-            .map_err(|_| format!("the value of {name} is none for a header"))?;
+            .map_err(|_| format!("{name:?} is not a header name"))?;
+        let mut value: HeaderValue = value.parse().map_err(|_| {
+            format!("the value of the header {name} has characters that a header cannot have")
+        })?;
         value.set_sensitive(true);
         self.headers.append(name, value);
         Ok(())
     }
 }
 
-/// One client for all: connections are shared, and redirects are followed only where they stay on the same server.
-pub(super) fn client() -> Result<Client, Failure> {
+/// Returns the shared HTTP client. It follows redirects 307 and 308 within the same origin only.
+pub(super) fn client() -> Result<Client, TransportError> {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     if let Some(client) = CLIENT.get() {
         return Ok(client.clone());
@@ -101,7 +102,7 @@ pub(super) fn client() -> Result<Client, Failure> {
             .previous()
             .last()
             .is_some_and(|last| last.origin() == attempt.url().origin());
-        // Any other redirect would make another request of it.
+        // Other redirects would change the request's method.
         let as_it_is = matches!(
             attempt.status(),
             StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
@@ -114,49 +115,52 @@ pub(super) fn client() -> Result<Client, Failure> {
     });
     let built = Client::builder()
         .redirect(stay)
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .user_agent(concat!("rung/", env!("CARGO_PKG_VERSION")))
         .build()
-        .map_err(|error| Failure::Unavailable(error.to_string()))?;
+        .map_err(|error| TransportError::Unavailable(error.to_string()))?;
     Ok(CLIENT.get_or_init(|| built).clone())
 }
 
-/// Requests that are posted, each with its own reply.
-pub(super) struct Posts {
+/// The Streamable HTTP transport.
+pub(super) struct StreamableHttp {
     me: Weak<Self>,
     client: Client,
-    address: Address,
-    board: Arc<Board>,
-    agreed: Mutex<Agreed>,
+    address: ServerAddress,
+    board: Arc<PendingRequests>,
+    state: Mutex<SessionState>,
     open: AtomicBool,
-    standing: Mutex<Option<AbortHandle>>,
+    get_stream: Mutex<Option<AbortHandle>>,
 }
 
 #[derive(Default)]
-struct Agreed {
-    version: Option<Version>,
+struct SessionState {
+    version: Option<ProtocolVersion>,
     session: Option<HeaderValue>,
 }
 
-/// How the reading of a stream ended.
-enum Ended {
-    Answered(Outcome),
-    /// Without an answer.
+/// The end of a stream.
+enum StreamEnd {
+    Answered(RpcOutcome),
+    /// The stream ended without the response.
     CutOff(String),
 }
 
-impl Posts {
-    pub(super) fn open(address: &Address, board: Arc<Board>) -> Result<Arc<Self>, Failure> {
+impl StreamableHttp {
+    pub(super) fn open(
+        address: &ServerAddress,
+        board: Arc<PendingRequests>,
+    ) -> Result<Arc<Self>, TransportError> {
         let client = client()?;
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
             client,
             address: address.clone(),
             board,
-            agreed: Mutex::default(),
+            state: Mutex::default(),
             open: AtomicBool::new(true),
-            standing: Mutex::default(),
+            get_stream: Mutex::default(),
         }))
     }
 
@@ -164,7 +168,7 @@ impl Posts {
         let request = self.client.request(method, self.address.url.clone());
         let mut headers = self.address.headers.clone();
         headers.insert(ACCEPT, accept);
-        let agreed = self.agreed.lock();
+        let agreed = self.state.lock();
         if let Some(version) = agreed.version {
             headers.insert(VERSION, HeaderValue::from_static(version.name()));
         }
@@ -175,18 +179,23 @@ impl Posts {
     }
 
     fn is_modern(&self) -> bool {
-        self.agreed.lock().version.is_none_or(Version::is_modern)
+        self.state
+            .lock()
+            .version
+            .is_none_or(ProtocolVersion::is_modern)
     }
 
-    async fn post(&self, sent: &mut Sent<'_>) -> Result<Outcome, Failure> {
+    async fn post(&self, sent: &mut EncodedRequest<'_>) -> Result<RpcOutcome, TransportError> {
         let begins = sent.method == "initialize";
         if begins {
-            // Nothing is agreed on yet.
-            *self.agreed.lock() = Agreed::default();
+            // A new handshake: forget the version and session of the last one.
+            *self.state.lock() = SessionState::default();
         }
-        let mut request = self.request(Method::POST, BOTH).header(CONTENT_TYPE, JSON);
+        let mut request = self
+            .request(Method::POST, ACCEPT_JSON_AND_SSE)
+            .header(CONTENT_TYPE, JSON);
         if !begins && self.is_modern() {
-            for (name, value) in routing(sent.method, sent.params)
+            for (name, value) in routing_headers(sent.method, sent.params)
                 .iter()
                 .chain(&sent.headers)
             {
@@ -198,56 +207,67 @@ impl Posts {
             .body(message)
             .send()
             .await
-            .map_err(|error| failed(&error))?;
-        let response = match self.welcome(response, sent.id).await? {
-            Welcome::Response(response) => response,
-            Welcome::Refused(error) => return Ok(Err(error)),
+            .map_err(|error| into_transport_error(&error))?;
+        let response = match self.classify_response(response, sent.id).await? {
+            PostOutcome::Response(response) => response,
+            PostOutcome::Refused(error) => return Ok(Err(error)),
         };
         if begins {
-            self.agreed.lock().session = response.headers().get(SESSION_ID).cloned();
+            self.state.lock().session = response.headers().get(SESSION_ID).cloned();
         }
-        match kind(&response).as_str() {
+        match content_type(&response).as_str() {
             "application/json" => {
-                let message = body(response).await?;
-                let wire = self.wire();
+                let message = read_body(response).await?;
+                let wire = self.as_transport();
                 match self
                     .board
-                    .sort(message, sent.delegate.as_ref(), &wire)
+                    .dispatch(message, sent.delegate.as_ref(), &wire)
                     .await
                 {
                     Some((id, outcome)) if id == sent.id => Ok(outcome),
                     Some((id, _)) => {
-                        let why = format!("it answered the request {id}, not {}", sent.id);
-                        Err(Failure::Unusable(why))
+                        let why = format!("it answered request {id} instead of {}", sent.id);
+                        Err(TransportError::Unusable(why))
                     }
-                    None => Err(Failure::Unusable("its reply is no answer".to_owned())),
+                    None => Err(TransportError::Unusable(
+                        "the body is not a JSON-RPC response".to_owned(),
+                    )),
                 }
             }
-            "text/event-stream" => self.follow(response, sent.delegate.as_ref(), sent.id).await,
+            "text/event-stream" => {
+                self.read_to_response(response, sent.delegate.as_ref(), sent.id)
+                    .await
+            }
             other => {
                 let status = response.status();
-                let why = format!("HTTP {status} with {:?} is no answer", head(other, 100));
-                Err(Failure::Unusable(why))
+                let why = format!(
+                    "HTTP {status} with content type {:?} instead of JSON or an event stream",
+                    head(other, 100)
+                );
+                Err(TransportError::Unusable(why))
             }
         }
     }
 
-    /// Reads a stream until the answer comes, and comes back for it where that is possible.
-    async fn follow(
+    /// Reads a stream until the response arrives, and resumes a legacy stream that broke.
+    async fn read_to_response(
         &self,
         response: Response,
         delegate: Option<&Arc<dyn Delegate>>,
         id: u64,
-    ) -> Result<Outcome, Failure> {
-        let mut events = Events::default();
+    ) -> Result<RpcOutcome, TransportError> {
+        let mut events = SseParser::default();
         let mut stream = Some(response);
         let mut returns = 0;
         loop {
             let seen = events.last_id.clone();
             let why = match stream.take() {
-                Some(stream) => match self.read(stream, &mut events, delegate, Some(id)).await? {
-                    Ended::Answered(outcome) => return Ok(outcome),
-                    Ended::CutOff(why) => why,
+                Some(stream) => match self
+                    .read_stream(stream, &mut events, delegate, Some(id))
+                    .await?
+                {
+                    StreamEnd::Answered(outcome) => return Ok(outcome),
+                    StreamEnd::CutOff(why) => why,
                 },
                 None => "it cannot be reached".to_owned(),
             };
@@ -257,166 +277,174 @@ impl Posts {
                 0
             };
             let last = events.last_id.clone().filter(|_| !self.is_modern());
-            let Some(last) = last.filter(|_| returns <= MAX_RETURNS) else {
-                return Err(Failure::Lost(why));
+            let Some(last) = last.filter(|_| returns <= MAX_RESUMES) else {
+                return Err(TransportError::Lost(why));
             };
-            events.cut_off();
+            events.reset_incomplete();
             let wait_ms = events.retry_ms;
-            let wait = wait_ms.map_or(RETRY, Duration::from_millis);
+            let wait = wait_ms.map_or(DEFAULT_RETRY, Duration::from_millis);
             tokio::time::sleep(wait.clamp(MIN_RETRY, MAX_RETRY)).await;
             let resumed = self
-                .request(Method::GET, STREAM)
+                .request(Method::GET, ACCEPT_SSE)
                 .header(LAST_EVENT_ID, last);
             match resumed.send().await {
                 Ok(response) if is_stream(&response) => stream = Some(response),
                 Ok(response) => {
                     let status = response.status();
-                    return Err(Failure::Lost(format!(
-                        "{why}; coming back for it: HTTP {status}"
+                    return Err(TransportError::Lost(format!(
+                        "{why}; resuming the stream: HTTP {status}"
                     )));
                 }
                 Err(error) => {
-                    tracing::debug!(why = told(&error), "a stream could not be gone on with");
+                    tracing::debug!(why = describe_error(&error), "cannot resume a stream");
                 }
             }
         }
     }
 
-    /// Reads a stream to its end, or to the answer that is waited for.
-    async fn read(
+    /// Reads a stream to its end, or to the response with this id.
+    async fn read_stream(
         &self,
         mut stream: Response,
-        events: &mut Events,
+        events: &mut SseParser,
         delegate: Option<&Arc<dyn Delegate>>,
         id: Option<u64>,
-    ) -> Result<Ended, Failure> {
-        let wire = self.wire();
+    ) -> Result<StreamEnd, TransportError> {
+        let wire = self.as_transport();
         loop {
             let piece = match stream.chunk().await {
                 Ok(Some(piece)) => piece,
                 Ok(None) => {
-                    return Ok(Ended::CutOff(
-                        "its stream ended without an answer".to_owned(),
+                    return Ok(StreamEnd::CutOff(
+                        "its stream ended without a response".to_owned(),
                     ));
                 }
-                Err(error) => return Ok(Ended::CutOff(told(&error))),
+                Err(error) => return Ok(StreamEnd::CutOff(describe_error(&error))),
             };
             let new = events
                 .push(&piece)
-                .map_err(|error| Failure::Lost(error.to_string()))?;
+                .map_err(|error| TransportError::Lost(error.to_string()))?;
             for event in new {
-                let is_empty = matches!(&event.data, Arrived::Short(data) if data.is_empty());
+                let is_empty =
+                    matches!(&event.data, ReceivedMessage::Short(data) if data.is_empty());
                 if event.kind != "message" || is_empty {
                     continue;
                 }
-                let Some((answered, outcome)) = self.board.sort(event.data, delegate, &wire).await
+                let Some((answered, outcome)) =
+                    self.board.dispatch(event.data, delegate, &wire).await
                 else {
                     continue;
                 };
                 if Some(answered) == id {
-                    return Ok(Ended::Answered(outcome));
+                    return Ok(StreamEnd::Answered(outcome));
                 }
                 self.board.deliver(answered, outcome);
             }
         }
     }
 
-    /// Opens the stream that belongs to no request, where the server has one. It is there when this returns.
-    async fn stand_by(&self) {
-        if self.agreed.lock().session.is_none() {
+    /// Opens the session's GET stream, if the server has one. The stream is open when this returns.
+    async fn open_get_stream(&self) {
+        if self.state.lock().session.is_none() {
             return;
         }
-        let opening = self.request(Method::GET, STREAM).send();
-        let Ok(Ok(response)) = tokio::time::timeout(STANDING, opening).await else {
+        let opening = self.request(Method::GET, ACCEPT_SSE).send();
+        let Ok(Ok(response)) = tokio::time::timeout(GET_STREAM_TIMEOUT, opening).await else {
             return;
         };
         if !is_stream(&response) {
             return;
         }
-        let standing = tokio::spawn(stand(self.me.clone(), response));
-        if let Some(old) = self.standing.lock().replace(standing.abort_handle()) {
+        let standing = tokio::spawn(run_get_stream(self.me.clone(), response));
+        if let Some(old) = self.get_stream.lock().replace(standing.abort_handle()) {
             old.abort();
         }
     }
 
-    /// Sorts a reply by its status. Only what certainly was not done is told as such.
-    async fn welcome(&self, response: Response, id: u64) -> Result<Welcome, Failure> {
+    /// Classifies a response by its status. Reports `Unavailable` only if the request certainly had no effect.
+    async fn classify_response(
+        &self,
+        response: Response,
+        id: u64,
+    ) -> Result<PostOutcome, TransportError> {
         let status = response.status();
         if status.is_success() {
-            return Ok(Welcome::Response(response));
+            return Ok(PostOutcome::Response(response));
         }
         if status.is_redirection() {
             let why = format!(
-                "it redirects to {}, which is not followed: use that address if it is right",
-                destination(&response)
+                "it redirects to {}; redirects are not followed, so configure that address if it is correct",
+                redirect_target(&response)
             );
             return Err(match status {
                 StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
-                    Failure::Unavailable(why)
+                    TransportError::Unavailable(why)
                 }
-                _ => Failure::Lost(why),
+                _ => TransportError::Lost(why),
             });
         }
-        let in_session = self.agreed.lock().session.is_some();
+        let in_session = self.state.lock().session.is_some();
         if status == StatusCode::NOT_FOUND && in_session {
-            return Err(Failure::NoSession);
+            return Err(TransportError::NoSession);
         }
-        let is_page = kind(&response) == "text/html";
-        let challenge = challenge(&response);
-        let text = beginning(response).await;
-        // A page is for browsers.
+        let is_page = content_type(&response) == "text/html";
+        let challenge = auth_challenge(&response);
+        let text = read_error_body(response).await;
+        // An HTML page is not shown.
         let words: String = if is_page { "" } else { &text }
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
             .collect();
-        let why = format!("HTTP {status}: {}", whole_words(words.trim(), 300));
+        let why = format!("HTTP {status}: {}", truncate_at_word(words.trim(), 300));
         let why = why.trim_end_matches(": ").to_owned();
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            return Err(Failure::Unauthorized { why, challenge });
+            return Err(TransportError::Unauthorized { why, challenge });
         }
-        // The modern era says with a status what the body says as well; so do some legacy servers. Whoever stands in
-        // between and has errors of its own does not know the request.
-        match refusal(&text) {
-            Some((Some(of), error)) if of == id.to_string() => return Ok(Welcome::Refused(error)),
+        // Modern servers, and some legacy ones, send a JSON-RPC error with an error status. A proxy's own error lacks the
+        // request's id.
+        match parse_rpc_error(&text) {
+            Some((Some(of), error)) if of == id.to_string() => {
+                return Ok(PostOutcome::Refused(error));
+            }
             Some((None, error)) if status.is_client_error() => {
-                // Some say so that they have forgotten the session. The next request begins anew.
+                // Some servers report an unknown session this way: the next request opens a new one.
                 if in_session && status == StatusCode::BAD_REQUEST {
                     self.open.store(false, Ordering::Release);
                 }
-                return Ok(Welcome::Refused(error));
+                return Ok(PostOutcome::Refused(error));
             }
             _ => {}
         }
         Err(if status.is_server_error() {
-            Failure::Lost(why)
+            TransportError::Lost(why)
         } else {
-            Failure::Unavailable(why)
+            TransportError::Unavailable(why)
         })
     }
 
-    fn wire(&self) -> Arc<dyn Wire> {
+    fn as_transport(&self) -> Arc<dyn Transport> {
         self.me.upgrade().expect("we are here")
     }
 }
 
-/// Reads the stream that belongs to no request, and opens it again for as long as anybody wants it.
-async fn stand(posts: Weak<Posts>, response: Response) {
-    let mut events = Events::default();
+/// Reads the GET stream, and reopens it while the transport exists.
+async fn run_get_stream(posts: Weak<StreamableHttp>, response: Response) {
+    let mut events = SseParser::default();
     let mut stream = Some(response);
     let mut failures = 0_u32;
     while let Some(posts) = posts.upgrade() {
         if let Some(stream) = stream.take() {
             let (count, since) = (events.count, Instant::now());
-            let _cut_off = posts.read(stream, &mut events, None, None).await;
-            // One that brought something, or lasted, was a good one.
-            let good = events.count > count || since.elapsed() > STANDING;
+            let _cut_off = posts.read_stream(stream, &mut events, None, None).await;
+            // A stream that delivered an event, or lasted, resets the failure count.
+            let good = events.count > count || since.elapsed() > GET_STREAM_TIMEOUT;
             failures = if good { 0 } else { failures + 1 };
-            events.cut_off();
+            events.reset_incomplete();
         }
-        let wait = events.retry_ms.map_or(RETRY, Duration::from_millis);
+        let wait = events.retry_ms.map_or(DEFAULT_RETRY, Duration::from_millis);
         let wait = wait.clamp(MIN_RETRY * 5, MAX_RETRY);
         let wait = wait.saturating_mul(1 << failures.min(8)).min(MAX_RETRY);
-        let mut again = posts.request(Method::GET, STREAM);
+        let mut again = posts.request(Method::GET, ACCEPT_SSE);
         if let Some(last) = &events.last_id {
             again = again.header(LAST_EVENT_ID, last);
         }
@@ -429,13 +457,13 @@ async fn stand(posts: Weak<Posts>, response: Response) {
     }
 }
 
-enum Welcome {
+enum PostOutcome {
     Response(Response),
     Refused(Box<RawValue>),
 }
 
-/// The error of a reply, and whose it is: nobody's, where the request could not be read.
-fn refusal(text: &str) -> Option<(Option<String>, Box<RawValue>)> {
+/// Parses a JSON-RPC error body. Returns its id (`None` if absent or null) and the error.
+fn parse_rpc_error(text: &str) -> Option<(Option<String>, Box<RawValue>)> {
     let member = |name| splice::member(text, name).map(RawValue::get);
     if member("jsonrpc") != Some("\"2.0\"") {
         return None;
@@ -445,8 +473,8 @@ fn refusal(text: &str) -> Option<(Option<String>, Box<RawValue>)> {
     Some((id.map(str::to_owned), error.to_owned()))
 }
 
-/// Where a redirect leads, without what may be secret in it.
-fn destination(response: &Response) -> String {
+/// Returns a redirect's target without its query, which may hold secrets.
+fn redirect_target(response: &Response) -> String {
     let to = response.headers().get(LOCATION);
     let to = to.and_then(|to| to.to_str().ok()).unwrap_or_default();
     match response.url().join(to) {
@@ -459,25 +487,24 @@ fn destination(response: &Response) -> String {
     }
 }
 
-fn kind(response: &Response) -> String {
+fn content_type(response: &Response) -> String {
     let kind = response.headers().get(CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let essence = kind.split(';').next().unwrap_or_default();
     essence.trim().to_ascii_lowercase()
 }
 
-/// How a server asks for a credential.
-fn challenge(response: &Response) -> Option<String> {
+/// Returns the `WWW-Authenticate` headers.
+fn auth_challenge(response: &Response) -> Option<String> {
     const MAX_BYTES: usize = 500;
     let asked = response.headers().get_all(WWW_AUTHENTICATE).iter();
     let asked = asked.map(|one| String::from_utf8_lossy(one.as_bytes()).into_owned());
     let asked = asked.collect::<Vec<_>>().join(", ");
-    (!asked.is_empty()).then(|| whole_words(&asked, MAX_BYTES).to_owned())
+    (!asked.is_empty()).then(|| truncate_at_word(&asked, MAX_BYTES).to_owned())
 }
 
-/// The beginning of what a server said, to the end of a word. Whoever knows what is secret masks it where it is whole: half of it
-/// would be told.
-fn whole_words(said: &str, max_bytes: usize) -> &str {
+/// Truncates a server's text at a word boundary: redaction recognises only whole secrets.
+fn truncate_at_word(said: &str, max_bytes: usize) -> &str {
     let shown = head(said, max_bytes);
     if shown.len() == said.len() {
         return said;
@@ -487,23 +514,23 @@ fn whole_words(said: &str, max_bytes: usize) -> &str {
 }
 
 fn is_stream(response: &Response) -> bool {
-    response.status().is_success() && kind(response) == "text/event-stream"
+    response.status().is_success() && content_type(response) == "text/event-stream"
 }
 
-async fn body(mut response: Response) -> Result<Arrived, Failure> {
-    let mut intake = Intake::default();
+async fn read_body(mut response: Response) -> Result<ReceivedMessage, TransportError> {
+    let mut intake = MessageBuffer::default();
     loop {
         match response.chunk().await {
             Ok(Some(piece)) => intake
                 .push(&piece)
-                .map_err(|error| Failure::Lost(error.to_string()))?,
+                .map_err(|error| TransportError::Lost(error.to_string()))?,
             Ok(None) => return Ok(intake.finish()),
-            Err(error) => return Err(Failure::Lost(told(&error))),
+            Err(error) => return Err(TransportError::Lost(describe_error(&error))),
         }
     }
 }
 
-async fn beginning(mut response: Response) -> String {
+async fn read_error_body(mut response: Response) -> String {
     let mut text = Vec::new();
     while text.len() < MAX_ERROR_BYTES {
         match response.chunk().await {
@@ -514,16 +541,16 @@ async fn beginning(mut response: Response) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// A request that did not get through. Only what certainly was not sent is called so.
-fn failed(error: &reqwest::Error) -> Failure {
+/// Converts a failed request. Reports `Unavailable` only if the request certainly was not sent.
+fn into_transport_error(error: &reqwest::Error) -> TransportError {
     if error.is_connect() || error.is_builder() || error.is_redirect() {
-        return Failure::Unavailable(told(error));
+        return TransportError::Unavailable(describe_error(error));
     }
-    Failure::Lost(told(error))
+    TransportError::Lost(describe_error(error))
 }
 
-/// What happened, down to the cause. The address may hold a secret and is left out.
-fn told(error: &reqwest::Error) -> String {
+/// Describes an error by its causes. Leaves out the URL, which may hold a secret.
+fn describe_error(error: &reqwest::Error) -> String {
     let mut words = Vec::new();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
@@ -537,114 +564,132 @@ fn told(error: &reqwest::Error) -> String {
     head(&words.join(": "), 500).to_owned()
 }
 
-impl Wire for Posts {
-    fn exchange<'a>(&'a self, mut sent: Sent<'a>) -> Pending<'a, Result<Outcome, Failure>> {
+impl Transport for StreamableHttp {
+    fn send_request<'a>(
+        &'a self,
+        mut sent: EncodedRequest<'a>,
+    ) -> BoxFuture<'a, Result<RpcOutcome, TransportError>> {
         Box::pin(async move {
-            // What is said of it, and now and then the answer, may come on the stream that belongs to no request.
-            let answered = self.board.wait(&sent);
+            // Related messages, and sometimes the response, may arrive on the GET stream.
+            let answered = self.board.register(&sent);
             let id = sent.id;
             let outcome = tokio::select! {
                 posted = self.post(&mut sent) => posted,
                 Ok(outcome) = answered => Ok(outcome),
             };
-            self.board.forget(id);
+            self.board.remove(id);
             outcome
         })
     }
 
-    fn tell(&self, message: Vec<u8>) -> Pending<'_, Result<(), Failure>> {
+    fn send_message(&self, message: Vec<u8>) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
-            let mut request = self.request(Method::POST, BOTH).header(CONTENT_TYPE, JSON);
-            if let Ok(Message::Notification { method, .. }) = Message::read(&message)
+            let mut request = self
+                .request(Method::POST, ACCEPT_JSON_AND_SSE)
+                .header(CONTENT_TYPE, JSON);
+            if let Ok(Message::Notification { method, .. }) = Message::parse(&message)
                 && self.is_modern()
             {
                 request = request.header(METHOD, &*method);
             }
-            let sending = request.timeout(TELLING).body(message).send();
-            let response = sending.await.map_err(|error| failed(&error))?;
+            let sending = request.timeout(SEND_TIMEOUT).body(message).send();
+            let response = sending
+                .await
+                .map_err(|error| into_transport_error(&error))?;
             let status = response.status();
             if status.is_success() {
                 return Ok(());
             }
-            Err(Failure::Unusable(format!(
-                "HTTP {status} to a message that has no answer"
+            Err(TransportError::Unusable(format!(
+                "HTTP {status} to a notification or response"
             )))
         })
     }
 
-    fn agreed(&self, version: Version) {
-        self.agreed.lock().version = Some(version);
+    fn set_version(&self, version: ProtocolVersion) {
+        self.state.lock().version = Some(version);
     }
 
-    fn ready(&self) -> Pending<'_, ()> {
-        Box::pin(self.stand_by())
+    fn on_handshake_complete(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.open_get_stream())
     }
 
     fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
 
-    fn hears_cancelling(&self) -> bool {
+    fn needs_cancel_notification(&self) -> bool {
         !self.is_modern()
     }
 
-    fn let_go(&self) {
-        if let Some(standing) = self.standing.lock().take() {
+    fn release(&self) {
+        if let Some(standing) = self.get_stream.lock().take() {
             standing.abort();
         }
     }
 
-    fn close(&self) -> Pending<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             self.open.store(false, Ordering::Release);
-            self.let_go();
-            if self.agreed.lock().session.is_some() {
-                let farewell = self.request(Method::DELETE, BOTH).send();
-                let _as_it_likes = tokio::time::timeout(FAREWELL, farewell).await;
+            self.release();
+            if self.state.lock().session.is_some() {
+                let farewell = self.request(Method::DELETE, ACCEPT_JSON_AND_SSE).send();
+                let _as_it_likes = tokio::time::timeout(DELETE_TIMEOUT, farewell).await;
             }
         })
     }
 }
 
-/// The two addresses of 2024-11-05: a stream on which everything comes, and another address to post to.
-pub(super) struct OldStream {
+/// The HTTP+SSE transport of 2024-11-05: one stream for all incoming messages, and a second URL for POST.
+pub(super) struct LegacySseTransport {
     client: Client,
     headers: HeaderMap,
     endpoint: Url,
-    board: Arc<Board>,
-    reading: Mutex<Option<AbortHandle>>,
+    board: Arc<PendingRequests>,
+    reader: Mutex<Option<AbortHandle>>,
     open: Arc<AtomicBool>,
 }
 
-impl OldStream {
-    pub(super) async fn open(address: &Address, board: Arc<Board>) -> Result<Arc<Self>, Failure> {
+impl LegacySseTransport {
+    pub(super) async fn open(
+        address: &ServerAddress,
+        board: Arc<PendingRequests>,
+    ) -> Result<Arc<Self>, TransportError> {
         let client = client()?;
         let request = client
             .get(address.url.clone())
             .headers(address.headers.clone())
-            .header(ACCEPT, STREAM);
-        let mut stream = request.send().await.map_err(|error| failed(&error))?;
+            .header(ACCEPT, ACCEPT_SSE);
+        let mut stream = request
+            .send()
+            .await
+            .map_err(|error| into_transport_error(&error))?;
         if !is_stream(&stream) {
             let status = stream.status();
-            return Err(Failure::Unavailable(format!(
+            return Err(TransportError::Unavailable(format!(
                 "no MCP server answers here (HTTP {status})"
             )));
         }
-        let mut events = Events::default();
+        let mut events = SseParser::default();
         let mut early = Vec::new();
         let endpoint = loop {
-            let piece = stream.chunk().await.map_err(|error| failed(&error))?;
-            let Some(piece) = piece.filter(|_| events.count < MAX_EARLY) else {
-                let why = "its stream did not say where to post".to_owned();
-                return Err(Failure::Unavailable(why));
+            let piece = stream
+                .chunk()
+                .await
+                .map_err(|error| into_transport_error(&error))?;
+            let Some(piece) = piece.filter(|_| events.count < MAX_EARLY_EVENTS) else {
+                let why = "its stream did not name an endpoint for POST".to_owned();
+                return Err(TransportError::Unavailable(why));
             };
             let new = events.push(&piece);
-            let new = new.map_err(|error| Failure::Unavailable(error.to_string()))?;
+            let new = new.map_err(|error| TransportError::Unavailable(error.to_string()))?;
             let mut endpoint = None;
             for event in new {
                 match (event.kind.as_str(), event.data) {
-                    ("endpoint", Arrived::Short(data)) => endpoint = endpoint.or(Some(data)),
-                    ("message", data @ Arrived::Short(_)) => early.push(data),
+                    ("endpoint", ReceivedMessage::Short(data)) => {
+                        endpoint = endpoint.or(Some(data));
+                    }
+                    ("message", data @ ReceivedMessage::Short(_)) => early.push(data),
                     _ => {}
                 }
             }
@@ -653,12 +698,12 @@ impl OldStream {
             }
         };
         let endpoint = address.url.join(endpoint.trim()).map_err(|_| {
-            Failure::Unavailable("it named an address that is none to post to".to_owned())
+            TransportError::Unavailable("it named an invalid endpoint for POST".to_owned())
         })?;
-        // Our headers are for this server, not for one that it names.
+        // The headers may hold a credential: send them to this origin only.
         if endpoint.origin() != address.url.origin() {
-            return Err(Failure::Unavailable(
-                "it named another server to post to".to_owned(),
+            return Err(TransportError::Unavailable(
+                "it named an endpoint for POST on another origin".to_owned(),
             ));
         }
         let open = Arc::new(AtomicBool::new(true));
@@ -667,40 +712,45 @@ impl OldStream {
             headers: address.headers.clone(),
             endpoint,
             board: board.clone(),
-            reading: Mutex::default(),
+            reader: Mutex::default(),
             open: open.clone(),
         });
-        let reading = read_old(Arc::downgrade(&wire), stream, events, early, board, open);
-        *wire.reading.lock() = Some(tokio::spawn(reading).abort_handle());
+        let reading = run_reader(Arc::downgrade(&wire), stream, events, early, board, open);
+        *wire.reader.lock() = Some(tokio::spawn(reading).abort_handle());
         Ok(wire)
     }
 
-    async fn send(&self, message: Vec<u8>) -> Result<(), Failure> {
+    async fn send(&self, message: Vec<u8>) -> Result<(), TransportError> {
         let request = self
             .client
             .post(self.endpoint.clone())
             .headers(self.headers.clone());
         let request = request.header(CONTENT_TYPE, JSON).body(message);
-        let response = request.send().await.map_err(|error| failed(&error))?;
+        let response = request
+            .send()
+            .await
+            .map_err(|error| into_transport_error(&error))?;
         let status = response.status();
         match status {
             status if status.is_success() => Ok(()),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Failure::Unauthorized {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(TransportError::Unauthorized {
                 why: format!("HTTP {status}"),
-                challenge: challenge(&response),
+                challenge: auth_challenge(&response),
             }),
-            status if status.is_server_error() => Err(Failure::Lost(format!("HTTP {status}"))),
-            status => Err(Failure::Unavailable(format!("HTTP {status}"))),
+            status if status.is_server_error() => {
+                Err(TransportError::Lost(format!("HTTP {status}")))
+            }
+            status => Err(TransportError::Unavailable(format!("HTTP {status}"))),
         }
     }
 }
 
-async fn read_old(
-    wire: Weak<OldStream>,
+async fn run_reader(
+    wire: Weak<LegacySseTransport>,
     mut stream: Response,
-    mut events: Events,
-    early: Vec<Arrived>,
-    board: Arc<Board>,
+    mut events: SseParser,
+    early: Vec<ReceivedMessage>,
+    board: Arc<PendingRequests>,
     open: Arc<AtomicBool>,
 ) {
     let mut arrived = early;
@@ -709,8 +759,8 @@ async fn read_old(
             let Some(wire) = wire.upgrade() else {
                 return;
             };
-            let wire: Arc<dyn Wire> = wire;
-            board.take(data, &wire).await;
+            let wire: Arc<dyn Transport> = wire;
+            board.receive(data, &wire).await;
         }
         let Ok(Some(piece)) = stream.chunk().await else {
             break;
@@ -728,11 +778,14 @@ async fn read_old(
     board.close();
 }
 
-impl Wire for OldStream {
-    fn exchange<'a>(&'a self, sent: Sent<'a>) -> Pending<'a, Result<Outcome, Failure>> {
+impl Transport for LegacySseTransport {
+    fn send_request<'a>(
+        &'a self,
+        sent: EncodedRequest<'a>,
+    ) -> BoxFuture<'a, Result<RpcOutcome, TransportError>> {
         Box::pin(async move {
-            let mut answered = self.board.wait(&sent);
-            // The answer may be there before it is said that the message was taken.
+            let mut answered = self.board.register(&sent);
+            // The response may arrive on the stream before the POST completes.
             let sending = self.send(sent.message);
             let sent_first = tokio::select! {
                 biased;
@@ -743,44 +796,45 @@ impl Wire for OldStream {
                 Err(outcome) => outcome,
                 Ok(Ok(())) => answered.await,
                 Ok(Err(failure)) => {
-                    self.board.forget(sent.id);
+                    self.board.remove(sent.id);
                     return Err(failure);
                 }
             };
-            outcome.map_err(|_| Failure::Lost("its stream ended without an answer".to_owned()))
+            outcome
+                .map_err(|_| TransportError::Lost("its stream ended without a response".to_owned()))
         })
     }
 
-    fn tell(&self, message: Vec<u8>) -> Pending<'_, Result<(), Failure>> {
+    fn send_message(&self, message: Vec<u8>) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
-            let sending = tokio::time::timeout(TELLING, self.send(message));
-            let late = |_| Failure::Lost("it does not take messages".to_owned());
+            let sending = tokio::time::timeout(SEND_TIMEOUT, self.send(message));
+            let late = |_| TransportError::Lost("it did not accept the message in time".to_owned());
             sending.await.map_err(late)?
         })
     }
 
-    fn agreed(&self, _: Version) {}
+    fn set_version(&self, _: ProtocolVersion) {}
 
     fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
 
-    fn let_go(&self) {
+    fn release(&self) {
         self.open.store(false, Ordering::Release);
-        if let Some(reading) = self.reading.lock().take() {
+        if let Some(reading) = self.reader.lock().take() {
             reading.abort();
         }
         self.board.close();
     }
 
-    fn close(&self) -> Pending<'_, ()> {
-        self.let_go();
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.release();
         Box::pin(std::future::ready(()))
     }
 }
 
-/// The headers by which a modern request is routed.
-fn routing(method: &str, params: Option<&str>) -> Vec<(String, String)> {
+/// Returns the routing headers of a modern request.
+fn routing_headers(method: &str, params: Option<&str>) -> Vec<(String, String)> {
     let mut headers = vec![("mcp-method".to_owned(), method.to_owned())];
     let named = match method {
         "tools/call" | "prompts/get" => Some("name"),
@@ -792,6 +846,6 @@ fn routing(method: &str, params: Option<&str>) -> Vec<(String, String)> {
         let raw = splice::member(params, member)?;
         serde_json::from_str::<String>(raw.get()).ok()
     });
-    headers.extend(named.map(|named| ("mcp-name".to_owned(), encoded(&named).into_owned())));
+    headers.extend(named.map(|named| ("mcp-name".to_owned(), encode_value(&named).into_owned())));
     headers
 }

@@ -1,4 +1,4 @@
-//! Lists of a server's, followed to their end, each item as it came.
+//! A server's lists, read page by page to the end, with each item unchanged.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,39 +9,35 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::intake::{Answer, ItemLimits};
-use super::{Connection, Error, How};
-use crate::headers::{check_mirrored, wants_headers};
+use super::incoming::{ItemLimits, ServerResult};
+use super::{Error, RequestOptions, ServerConnection};
+use crate::headers::{check_mirrored_schema, has_mirrored_arguments};
 
-/// Pages that are followed; what lies beyond is left out, and that is said.
+/// Pages that are read; if there are more, the list is marked as cut.
 const MAX_PAGES: usize = 200;
-/// Items that are taken.
+/// Items after which no further page is read.
 const MAX_ITEMS: usize = 20_000;
-/// Bytes of a list.
+/// Bytes after which no further page is read.
 const MAX_LIST_BYTES: usize = 32 << 20;
 /// Bytes of a tool's name.
 const MAX_NAME_BYTES: usize = 128;
 /// Bytes of a schema.
 const MAX_SCHEMA_BYTES: usize = 1 << 20;
-/// Bytes of a tool's whole definition, and of an item on a page that is too long to be held in memory.
+/// Bytes of a tool's whole definition, and of an item on a page that is read from a file.
 const MAX_ITEM_BYTES: usize = 2 << 20;
 
-/// What can be listed.
+/// The lists that a server can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Tools.
+pub enum ListKind {
     Tools,
-    /// Resources.
     Resources,
-    /// Templates of resources.
     Templates,
-    /// Prompts.
     Prompts,
-    /// Tasks, of 2025-11-25.
+    /// 2025-11-25 only.
     Tasks,
 }
 
-impl Kind {
+impl ListKind {
     fn method(self) -> &'static str {
         match self {
             Self::Tools => "tools/list",
@@ -62,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// The capability of a server that has such a list.
+    /// Returns the capability that a server with this list declares.
     fn capability(self) -> &'static str {
         match self {
             Self::Tools => "tools",
@@ -73,73 +69,69 @@ impl Kind {
     }
 }
 
-/// A list.
+/// All pages of a list.
 #[derive(Debug, Default)]
-pub struct Listed {
-    /// Its items, as they came.
+pub struct ServerList {
+    /// The items, unchanged.
     pub items: Vec<Box<RawValue>>,
-    /// Items that are too long to be taken.
-    pub oversized: Vec<Dropped>,
-    /// Whether there was more than anybody follows.
+    /// Items over the size limit.
+    pub oversized: Vec<RejectedItem>,
+    /// True if a limit was reached and the rest is missing.
     pub cut: bool,
-    /// Milliseconds for which it may be kept, where the server says.
+    /// Milliseconds for which the list may be cached, if the server says so.
     pub ttl_ms: Option<u64>,
 }
 
-/// A tool that can be called.
+/// A tool with a valid definition.
 #[derive(Debug, Clone)]
-pub struct Tool {
-    /// Its name.
+pub struct DownstreamTool {
     pub name: Arc<str>,
-    /// What it takes.
     pub input_schema: Arc<Value>,
-    /// Everything the server says of it, as it came.
-    pub listed: Arc<RawValue>,
-    /// Whether some of its arguments are repeated in headers.
+    /// The server's definition, unchanged.
+    pub definition: Arc<RawValue>,
+    /// True if some arguments are mirrored in headers.
     pub(super) mirrors: bool,
-    /// Whether it can be called as a task, in 2025-11-25, and whether only so.
+    /// True if a call may, or must, be a task (2025-11-25).
     pub(super) may_be_task: bool,
     pub(super) must_be_task: bool,
 }
 
-/// A tool that was left out.
+/// An item that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dropped {
-    /// Its name, where it has one.
+pub struct RejectedItem {
+    /// The item's name, or empty.
     pub name: String,
-    /// Why.
     pub why: String,
 }
 
-/// The tools of a server.
+/// A server's tools.
 #[derive(Debug, Default)]
-pub struct Tools {
-    /// Those that can be called.
-    pub tools: Vec<Tool>,
-    /// Those that cannot.
-    pub dropped: Vec<Dropped>,
-    /// Whether there were more than anybody follows.
+pub struct DownstreamTools {
+    pub tools: Vec<DownstreamTool>,
+    /// Tools with an invalid or duplicate definition.
+    pub rejected: Vec<RejectedItem>,
+    /// True if a limit was reached and the rest is missing.
     pub cut: bool,
-    /// Milliseconds for which the list may be kept, where the server says.
+    /// Milliseconds for which the list may be cached, if the server says so.
     pub ttl_ms: Option<u64>,
 }
 
-impl Connection {
-    /// A list, to its end. A server that does not have such things has none.
-    pub async fn list(&self, kind: Kind, how: &How) -> Result<Listed, Error> {
+impl ServerConnection {
+    /// Reads a list to its end. Returns an empty list if the server lacks the capability.
+    pub async fn list(&self, kind: ListKind, how: &RequestOptions) -> Result<ServerList, Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Page<'a> {
+        struct ListPage<'a> {
             #[serde(borrow)]
             next_cursor: Option<Cow<'a, str>>,
             ttl_ms: Option<u64>,
         }
-        let mut listed = Listed::default();
+        let mut listed = ServerList::default();
         let mut bytes = 0;
-        // One time for the whole list, however many pages it has.
+        // One deadline for the whole list, however many pages it has.
         let deadline = how.deadline;
-        let deadline = deadline.unwrap_or_else(|| Instant::now() + self.0.options.answering);
-        let how = &How {
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + self.0.options.request_timeout);
+        let how = &RequestOptions {
             deadline: Some(deadline),
             ..how.clone()
         };
@@ -153,18 +145,24 @@ impl Connection {
                 serde_json::value::to_raw_value(&json!({"cursor": cursor}))
                     .expect("an object of text")
             });
-            let answer = match self.look(kind.method(), params.as_deref(), how).await {
-                // What it never said it had it need not have.
-                Err(Error::Refused { .. }) if !self.has(kind) => return Ok(listed),
+            let answer = match self
+                .request_idempotent(kind.method(), params.as_deref(), how)
+                .await
+            {
+                // A server may refuse a list whose capability it did not declare.
+                Err(Error::Refused { .. }) if !self.declares(kind) => return Ok(listed),
                 answer => answer?,
             };
             let (page, page_bytes) = match answer {
-                Answer::Here(page) => {
+                ServerResult::InMemory(page) => {
                     let items = crate::splice::member(page.get(), kind.member());
                     let items =
                         items.map(|items| serde_json::from_str::<Vec<&RawValue>>(items.get()));
                     let Some(Ok(items)) = items else {
-                        return Err(unusable(format!("{} gave no list", kind.method())));
+                        return Err(unusable(format!(
+                            "the result of {} has no list",
+                            kind.method()
+                        )));
                     };
                     listed
                         .items
@@ -172,19 +170,22 @@ impl Connection {
                     let bytes = page.get().len();
                     (String::from(Box::<str>::from(page)), bytes)
                 }
-                // One item of many bytes does not cost the others.
-                Answer::Long(page) => {
+                // An oversized item is left out; the others stay.
+                ServerResult::InFile(page) => {
                     let room = MAX_LIST_BYTES.saturating_sub(bytes);
                     let limits = ItemLimits {
-                        each: MAX_ITEM_BYTES,
-                        all: room,
+                        item_bytes: MAX_ITEM_BYTES,
+                        total_bytes: room,
                     };
                     let page = page.items(kind.member(), limits).await;
                     let page = page.map_err(|error| {
                         unusable(format!("a page of {}: {error}", kind.method()))
                     })?;
                     let Some(page) = page else {
-                        return Err(unusable(format!("{} gave no list", kind.method())));
+                        return Err(unusable(format!(
+                            "the result of {} has no list",
+                            kind.method()
+                        )));
                     };
                     let items = page.items.iter().map(|item| item.get().len());
                     let bytes = items.sum();
@@ -192,7 +193,7 @@ impl Connection {
                     let oversized = page.oversized.into_iter();
                     listed
                         .oversized
-                        .extend(oversized.map(|(name, bytes)| Dropped {
+                        .extend(oversized.map(|(name, bytes)| RejectedItem {
                             name: rung_ladder::head(&name, MAX_NAME_BYTES).to_owned(),
                             why: too_long("its definition", bytes, MAX_ITEM_BYTES),
                         }));
@@ -200,14 +201,14 @@ impl Connection {
                     (page.rest, bytes)
                 }
             };
-            let page: Page<'_> = serde_json::from_str(&page)
+            let page: ListPage<'_> = serde_json::from_str(&page)
                 .map_err(|error| unusable(format!("{}: {error}", kind.method())))?;
             listed.ttl_ms = match (listed.ttl_ms, page.ttl_ms) {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
             };
             let next = page.next_cursor.map(Cow::into_owned);
-            // A cursor that leads to itself leads nowhere.
+            // A cursor that repeats itself ends the list.
             if next.is_none() || next == cursor {
                 return Ok(listed);
             }
@@ -221,62 +222,64 @@ impl Connection {
         Ok(listed)
     }
 
-    /// The tools, each looked at alone: a bad one does not take the others with it.
-    pub async fn tools(&self, how: &How) -> Result<Tools, Error> {
-        let listed = self.list(Kind::Tools, how).await?;
-        let mut tools = Tools {
+    /// Reads the tool list and validates each tool separately: an invalid tool does not affect the others.
+    pub async fn tools(&self, how: &RequestOptions) -> Result<DownstreamTools, Error> {
+        let listed = self.list(ListKind::Tools, how).await?;
+        let mut tools = DownstreamTools {
             cut: listed.cut,
             ttl_ms: listed.ttl_ms,
-            ..Tools::default()
+            ..DownstreamTools::default()
         };
         let mut names = HashSet::new();
         for dropped in listed.oversized {
-            tools.leave_out(self.name(), dropped);
+            tools.reject(self.name(), dropped);
         }
         for item in listed.items {
-            match Tool::read(item) {
+            match DownstreamTool::parse(item) {
                 Ok(tool) if !names.insert(tool.name.clone()) => {
                     let name = tool.name.to_string();
-                    tools.dropped.push(Dropped {
+                    tools.rejected.push(RejectedItem {
                         name,
-                        why: "another one has this name".to_owned(),
+                        why: "another tool has this name".to_owned(),
                     });
                 }
                 Ok(tool) => tools.tools.push(tool),
-                Err(dropped) => tools.leave_out(self.name(), dropped),
+                Err(dropped) => tools.reject(self.name(), dropped),
             }
         }
         Ok(tools)
     }
 
-    fn has(&self, kind: Kind) -> bool {
-        self.agreement()
+    fn declares(&self, kind: ListKind) -> bool {
+        self.handshake()
             .is_none_or(|agreed| agreed.capabilities.get(kind.capability()).is_some())
     }
 }
 
-impl Tools {
-    fn leave_out(&mut self, server: &str, dropped: Dropped) {
-        tracing::warn!(%server, tool = ?dropped.name, why = %dropped.why, "a tool is left out");
-        self.dropped.push(dropped);
+impl DownstreamTools {
+    fn reject(&mut self, server: &str, dropped: RejectedItem) {
+        tracing::warn!(%server, tool = ?dropped.name, why = %dropped.why, "skipped an invalid tool");
+        self.rejected.push(dropped);
     }
 }
 
 fn too_long(what: &str, bytes: usize, most: usize) -> String {
-    format!("{what} has {bytes} bytes, and at most {most} are taken")
+    format!("{what} has {bytes} bytes; the limit is {most}")
 }
 
-impl Tool {
-    /// Reads one tool of a list.
-    pub fn read(listed: Box<RawValue>) -> Result<Self, Dropped> {
+impl DownstreamTool {
+    /// Parses and validates one item of a tool list.
+    pub fn parse(listed: Box<RawValue>) -> Result<Self, RejectedItem> {
         let tool: Value = serde_json::from_str(listed.get()).unwrap_or_default();
         let name = tool["name"].as_str().unwrap_or_default();
-        let dropped = |why: &str| Dropped {
+        let dropped = |why: &str| RejectedItem {
             name: rung_ladder::head(name, MAX_NAME_BYTES).to_owned(),
             why: why.to_owned(),
         };
         if !(1..=MAX_NAME_BYTES).contains(&name.len()) || name.chars().any(char::is_control) {
-            return Err(dropped("its name is none"));
+            return Err(dropped(
+                "its name is missing, too long or has control characters",
+            ));
         }
         if listed.get().len() > MAX_ITEM_BYTES {
             let bytes = listed.get().len();
@@ -284,7 +287,7 @@ impl Tool {
         }
         let schema = &tool["inputSchema"];
         if !schema.is_object() {
-            return Err(dropped("its inputSchema is no object"));
+            return Err(dropped("its inputSchema is not an object"));
         }
         let schema_bytes = schema.to_string().len();
         if schema_bytes > MAX_SCHEMA_BYTES {
@@ -295,25 +298,25 @@ impl Tool {
             .get("outputSchema")
             .is_some_and(|schema| !schema.is_object())
         {
-            return Err(dropped("its outputSchema is no object"));
+            return Err(dropped("its outputSchema is not an object"));
         }
         if tool
             .get("description")
             .is_some_and(|text| !text.is_string())
         {
-            return Err(dropped("its description is no text"));
+            return Err(dropped("its description is not a string"));
         }
-        if let Err(why) = check_mirrored(schema) {
+        if let Err(why) = check_mirrored_schema(schema) {
             return Err(dropped(&why));
         }
         let support = tool["execution"]["taskSupport"].as_str();
         Ok(Self {
             name: name.into(),
             input_schema: Arc::new(schema.clone()),
-            mirrors: wants_headers(schema),
+            mirrors: has_mirrored_arguments(schema),
             may_be_task: matches!(support, Some("optional" | "required")),
             must_be_task: support == Some("required"),
-            listed: listed.into(),
+            definition: listed.into(),
         })
     }
 }

@@ -1,86 +1,82 @@
-//! The other side of the door: asking another server, of either era, and losing nothing of what it says.
+//! The client side of MCP: requests to a downstream server of either era, with every message passed on unchanged.
 //!
-//! A [`Connection`] is opened when it is first needed and again when it broke. Requests carry deadlines that nothing
-//! the server says can extend; where none was given, the time in which its questions are answered here is not counted as
-//! the server's. What was sent and not answered is told as lost, and never sent again by itself, unless
-//! asking twice is asking once.
+//! A [`ServerConnection`] opens on first use and reopens after it broke. Nothing the server sends extends a request's
+//! deadline; without an explicit deadline, time spent answering the server's own requests is not counted. A request that
+//! was sent but not answered fails as lost and is never repeated automatically, unless the request is idempotent.
 
-mod board;
+mod calls;
 mod child;
-mod clock;
+mod deadline;
 mod error;
-mod events;
+mod established;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod http;
-mod intake;
-#[cfg(target_os = "linux")]
-mod keeper;
-mod link;
-mod listen;
+mod incoming;
 mod lists;
-mod rounds;
-mod wire;
+mod pending;
+mod sse;
+mod subscriptions;
+#[cfg(target_os = "linux")]
+mod supervisor;
+mod transport;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::version::Version;
+use crate::version::ProtocolVersion;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-pub use board::{Delegate, Silent, Unanswered};
-pub use child::Command;
-use clock::Clock;
-use error::Failure;
-pub use error::{Error, Refused};
-pub use http::Address;
-pub use intake::{Answer, LongAnswer};
+pub use calls::{StartedCall, StartedTask};
+pub use child::ServerCommand;
+use deadline::PausableDeadline;
+use error::TransportError;
+pub use error::{Error, RpcError};
+pub use established::{Era, Handshake};
+use established::{EstablishedConnection, OutgoingRequest};
+pub use http::ServerAddress;
+pub use incoming::{LongServerResult, ServerResult};
+pub use lists::{DownstreamTool, DownstreamTools, ListKind, RejectedItem, ServerList};
+pub use pending::{Delegate, DelegateError, NullDelegate};
 #[cfg(target_os = "linux")]
-pub use keeper::keep;
-pub use link::{Agreement, Era};
-use link::{Ask, Link};
-pub use lists::{Dropped, Kind, Listed, Tool, Tools};
-pub use rounds::{Begun, Task};
+pub use supervisor::supervise;
 
-/// A server, and how to get to it.
+/// A server's launch command or address.
 #[derive(Debug, Clone)]
-pub enum Target {
-    /// Started by us, and spoken to through its standard streams.
-    Command(Command),
-    /// Behind an address.
-    Address(Address),
+pub enum ServerTarget {
+    /// A child process that is reached through its standard streams.
+    Command(ServerCommand),
+    /// A server that is reached over HTTP.
+    Address(ServerAddress),
 }
 
-/// Who we are, to a server.
+/// The `clientInfo` that is sent to a server.
 #[derive(Debug, Clone, Serialize)]
 pub struct Identity {
-    /// By name.
     pub name: &'static str,
-    /// And version.
     pub version: &'static str,
 }
 
-/// How a server is dealt with.
+/// Settings of one connection.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What it is called in messages.
+    /// The server's name in error messages and logs.
     pub name: Arc<str>,
-    /// Who we are.
     pub identity: Identity,
-    /// In which era to speak; by asking, where nothing is said.
+    /// The era to use. `None`: negotiated with the server.
     pub era: Option<Era>,
-    /// How long it may take to start and to agree.
-    pub opening: Duration,
-    /// How long it may take to answer, where the request does not say.
-    pub answering: Duration,
+    /// Time limit for the start and the handshake.
+    pub open_timeout: Duration,
+    /// Time limit of a request without a deadline of its own.
+    pub request_timeout: Duration,
 }
 
 impl Options {
-    /// For a server of that name.
+    /// Returns the default options for the server `name`.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),
@@ -89,255 +85,261 @@ impl Options {
                 version: env!("CARGO_PKG_VERSION"),
             },
             era: None,
-            opening: Duration::from_mins(1),
-            answering: Duration::from_mins(1),
+            open_timeout: Duration::from_mins(1),
+            request_timeout: Duration::from_mins(1),
         }
     }
 }
 
-/// How one request is made.
+/// Settings of one request.
 #[derive(Clone, Default)]
-pub struct How {
-    /// When the answer is no longer wanted. Where nothing is said, each request is given as long as the server's options
-    /// say, beside what its questions take here.
+pub struct RequestOptions {
+    /// The deadline. `None`: the server's `request_timeout`, not counting the time its own requests take to answer.
     pub deadline: Option<Instant>,
-    /// Who hears and answers what the server says and asks on the way.
+    /// Receives the server's notifications and requests during this request.
     pub delegate: Option<Arc<dyn Delegate>>,
-    /// Headers that repeat arguments, as the tool's schema wants them.
+    /// Headers that mirror arguments, as the tool's schema demands.
     pub headers: Vec<(String, String)>,
-    /// What goes along in `_meta` of a call, as a JSON object.
+    /// Members for the `_meta` of a call, as a JSON object.
     pub meta: Option<String>,
 }
 
-/// A server that can be asked. Cheap to clone; nothing is opened before it is needed.
+/// A handle to one server. Cheap to clone; the connection opens on first use and reopens after a break.
 #[derive(Clone)]
-pub struct Connection(Arc<Inner>);
+pub struct ServerConnection(Arc<Inner>);
 
 struct Inner {
-    target: Target,
+    target: ServerTarget,
     options: Options,
     delegate: Arc<dyn Delegate>,
-    link: tokio::sync::Mutex<Option<Arc<Link>>>,
-    /// The link, for whoever need not wait to look.
-    current: Mutex<Option<Arc<Link>>>,
-    /// The era the server was found to speak.
+    established: tokio::sync::Mutex<Option<Arc<EstablishedConnection>>>,
+    /// The same connection, readable without waiting for one that is being opened.
+    current: Mutex<Option<Arc<EstablishedConnection>>>,
+    /// The era that the last handshake established.
     era: Mutex<Option<Era>>,
-    trouble: Mutex<Trouble>,
-    /// Whoever is opening it, or waits to.
-    openings: Mutex<Vec<AbortHandle>>,
+    backoff: Mutex<Backoff>,
+    /// Tasks that open the connection or wait to open it.
+    open_tasks: Mutex<Vec<AbortHandle>>,
 }
 
-/// How often opening has failed in a row, and when to try again.
+/// Counts failures in a row and delays the next attempt.
 #[derive(Default)]
-struct Trouble {
+struct Backoff {
     failures: u32,
-    until: Option<Instant>,
-    /// How often it was tried at all, and how that last ended in vain.
-    tried: u64,
-    last: Option<Error>,
+    retry_at: Option<Instant>,
+    /// All attempts so far; `last_error` is set if the last one failed.
+    attempts: u64,
+    last_error: Option<Error>,
 }
 
-/// The wait after the second failure in a row; it doubles with each. After the first there is none: most servers that end
-/// once are there again at once.
-const FIRST_WAIT: Duration = Duration::from_millis(250);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A link that broke sooner counts as one that could not be opened.
-const STEADY: Duration = Duration::from_secs(5);
+/// The delay after the second failure in a row; it doubles with each further failure. There is no delay after the first:
+/// most servers that end once are available again immediately.
+const FIRST_DELAY: Duration = Duration::from_millis(250);
+const MAX_DELAY: Duration = Duration::from_secs(30);
+/// A connection that broke sooner counts as a failed attempt.
+const STABLE_AFTER: Duration = Duration::from_secs(5);
 
-impl Trouble {
-    fn add(&mut self) {
+impl Backoff {
+    fn record_failure(&mut self) {
         self.failures += 1;
         let Some(doublings) = self.failures.checked_sub(2) else {
             return;
         };
-        let wait = FIRST_WAIT
+        let wait = FIRST_DELAY
             .saturating_mul(1 << doublings.min(10))
-            .min(LONGEST_WAIT);
-        // Many who wait for one server should not all come back at once.
+            .min(MAX_DELAY);
+        // Jitter: callers that wait for one server must not retry simultaneously.
         let mut bits = [0; 1];
         let _without_it_all_come_at_once = getrandom::fill(&mut bits);
-        self.until = Some(Instant::now() + wait + wait.mul_f64(f64::from(bits[0]) / 1_024.0));
+        self.retry_at = Some(Instant::now() + wait + wait.mul_f64(f64::from(bits[0]) / 1_024.0));
     }
 }
 
-impl Connection {
-    /// A server at `target`. What belongs to no request is handed to `delegate`.
-    pub fn new(target: Target, options: Options, delegate: Arc<dyn Delegate>) -> Self {
+impl ServerConnection {
+    /// Creates a handle to the server at `target`. Messages that belong to no request go to `delegate`.
+    pub fn new(target: ServerTarget, options: Options, delegate: Arc<dyn Delegate>) -> Self {
         Self(Arc::new(Inner {
             era: Mutex::new(options.era),
             target,
             options,
             delegate,
-            link: tokio::sync::Mutex::default(),
+            established: tokio::sync::Mutex::default(),
             current: Mutex::default(),
-            trouble: Mutex::default(),
-            openings: Mutex::default(),
+            backoff: Mutex::default(),
+            open_tasks: Mutex::default(),
         }))
     }
 
-    /// What it is called.
     pub fn name(&self) -> &Arc<str> {
         &self.0.options.name
     }
 
-    /// Opens it, if it is not open, and says what was agreed on.
-    pub async fn open(&self) -> Result<Agreement, Error> {
-        let deadline = Instant::now() + self.0.options.opening;
-        Ok(self.link(deadline).await?.agreement.clone())
+    /// Opens the connection unless it is open, and returns the handshake.
+    pub async fn open(&self) -> Result<Handshake, Error> {
+        let deadline = Instant::now() + self.0.options.open_timeout;
+        Ok(self.get_or_connect(deadline).await?.handshake.clone())
     }
 
-    /// The version that is spoken, once something was agreed on.
-    async fn version(&self, deadline: Option<Instant>) -> Result<Version, Error> {
-        let deadline = deadline.unwrap_or_else(|| Instant::now() + self.0.options.opening);
-        Ok(self.link(deadline).await?.agreement.version)
+    /// Returns the negotiated version; opens the connection if necessary.
+    async fn version(&self, deadline: Option<Instant>) -> Result<ProtocolVersion, Error> {
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + self.0.options.open_timeout);
+        Ok(self.get_or_connect(deadline).await?.handshake.version)
     }
 
-    /// What was agreed on, where it is open.
-    pub fn agreement(&self) -> Option<Agreement> {
+    /// Returns the handshake of the open connection, if any.
+    pub fn handshake(&self) -> Option<Handshake> {
         let current = self.0.current.lock();
         current
             .as_ref()
             .filter(|link| link.is_open())
-            .map(|link| link.agreement.clone())
+            .map(|link| link.handshake.clone())
     }
 
-    /// The version that is spoken where it is open, and what the server said of itself when that began: what is opened again has
-    /// said it again.
-    pub fn opened_with(&self) -> Option<(Version, Arc<RawValue>)> {
+    /// Returns the version of the open connection and the server's raw handshake response. Every reopening replaces it.
+    pub fn raw_handshake(&self) -> Option<(ProtocolVersion, Arc<RawValue>)> {
         let current = self.0.current.lock();
         let link = current.as_ref().filter(|link| link.is_open())?;
-        Some((link.agreement.version, link.agreement.said.clone()))
+        Some((link.handshake.version, link.handshake.raw.clone()))
     }
 
-    /// The last the server said beside the protocol.
-    pub fn last_words(&self) -> String {
+    /// Returns the end of the server's stderr; empty for HTTP.
+    pub fn stderr_tail(&self) -> String {
         let current = self.0.current.lock().clone();
-        current.map(|link| link.last_words()).unwrap_or_default()
+        current.map(|link| link.stderr_tail()).unwrap_or_default()
     }
 
-    /// Ends it. The next request opens it again.
+    /// Closes the connection. The next request reopens it.
     pub async fn close(&self) {
-        for opening in self.0.openings.lock().drain(..) {
+        for opening in self.0.open_tasks.lock().drain(..) {
             opening.abort();
         }
         self.0.current.lock().take();
-        if let Some(link) = self.0.link.lock().await.take() {
+        if let Some(link) = self.0.established.lock().await.take() {
             link.close().await;
         }
     }
 
-    /// Makes a request whose parameters and result pass as they are. It is sent once: a call whose answer is lost may
-    /// have been done.
+    /// Sends a request once, with parameters and result unchanged. A call whose response is lost may have taken effect.
     pub async fn request(
         &self,
         method: &str,
         params: Option<&RawValue>,
-        how: How,
-    ) -> Result<Answer, Error> {
-        self.ask(method, params.map(RawValue::get), &how).await
+        how: RequestOptions,
+    ) -> Result<ServerResult, Error> {
+        self.send_request(method, params.map(RawValue::get), &how)
+            .await
     }
 
-    async fn ask(&self, method: &str, params: Option<&str>, how: &How) -> Result<Answer, Error> {
+    async fn send_request(
+        &self,
+        method: &str,
+        params: Option<&str>,
+        how: &RequestOptions,
+    ) -> Result<ServerResult, Error> {
         let deadline = how
             .deadline
-            .unwrap_or_else(|| Instant::now() + self.0.options.answering);
+            .unwrap_or_else(|| Instant::now() + self.0.options.request_timeout);
         let clock = how.delegate.as_ref().filter(|_| how.deadline.is_none());
-        let clock = clock.map(|asked| Clock::new(asked.clone(), self.0.options.answering));
+        let clock =
+            clock.map(|asked| PausableDeadline::new(asked.clone(), self.0.options.request_timeout));
         let (mut forgotten, mut broke) = (false, false);
         loop {
-            let link = self.link(deadline).await?;
+            let link = self.get_or_connect(deadline).await?;
             let delegate = match &clock {
                 Some(clock) => Some(clock.clone() as Arc<dyn Delegate>),
                 None => how.delegate.clone(),
             };
-            let ask = Ask {
+            let ask = OutgoingRequest {
                 method,
                 params,
                 delegate,
                 headers: how.headers.clone(),
             };
             let server = &self.0.options.name;
-            let late = || Error::Late {
+            let late = || Error::TimedOut {
                 server: server.clone(),
             };
             let asking = link.request(ask);
             let asked = match &clock {
-                Some(clock) => clock.within(asking).await,
+                Some(clock) => clock.run(asking).await,
                 None => tokio::time::timeout_at(deadline, asking).await.ok(),
             };
             match asked.ok_or_else(late)? {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => {
-                    let refusal = Refused::read(&error);
+                    let refusal = RpcError::parse(&error);
                     return Err(Error::Refused {
                         server: server.clone(),
                         refusal,
                     });
                 }
-                // Whoever does not know the session has done nothing.
-                Err(Failure::NoSession) if !forgotten => {
+                // A server that does not know the session has done nothing.
+                Err(TransportError::NoSession) if !forgotten => {
                     forgotten = true;
-                    self.drop_link(&link);
+                    self.discard(&link);
                 }
-                // Nothing of it was sent, so that nothing was done: whoever comes after it broke is served by the next one.
-                Err(Failure::Unavailable(_)) if !link.is_open() && !broke => {
+                // Nothing was sent, so nothing was done: retry once on a new connection.
+                Err(TransportError::Unavailable(_)) if !link.is_open() && !broke => {
                     broke = true;
-                    self.drop_link(&link);
+                    self.discard(&link);
                 }
-                // It was sent, and whatever came back says nothing of what became of it.
-                Err(Failure::Unusable(why)) => return Err(Failure::Lost(why).of(server)),
-                Err(failure) => return Err(failure.of(server)),
+                // The request was sent, and the response does not tell its outcome.
+                Err(TransportError::Unusable(why)) => {
+                    return Err(TransportError::Lost(why).into_error(server));
+                }
+                Err(failure) => return Err(failure.into_error(server)),
             }
         }
     }
 
-    /// Makes a request that changes nothing, and makes it once more if its answer was lost.
-    async fn look(
+    /// Sends a request without side effects, and repeats it once if the response was lost.
+    async fn request_idempotent(
         &self,
         method: &str,
         params: Option<&RawValue>,
-        how: &How,
-    ) -> Result<Answer, Error> {
+        how: &RequestOptions,
+    ) -> Result<ServerResult, Error> {
         match self.request(method, params, how.clone()).await {
             Err(Error::Lost { .. }) => self.request(method, params, how.clone()).await,
             answered => answered,
         }
     }
 
-    /// Tells the server something.
+    /// Sends a notification.
     pub async fn notify(&self, method: &str, params: &impl Serialize) -> Result<(), Error> {
-        let deadline = Instant::now() + self.0.options.answering;
-        let link = self.link(deadline).await?;
+        let deadline = Instant::now() + self.0.options.request_timeout;
+        let link = self.get_or_connect(deadline).await?;
         let server = &self.0.options.name;
-        let late = |_| Error::Late {
+        let late = |_| Error::TimedOut {
             server: server.clone(),
         };
-        let told = tokio::time::timeout_at(deadline, link.tell(method, params)).await;
-        told.map_err(late)?.map_err(|failure| failure.of(server))
+        let told = tokio::time::timeout_at(deadline, link.notify(method, params)).await;
+        told.map_err(late)?
+            .map_err(|failure| failure.into_error(server))
     }
 
-    /// The link, where there is one, without opening it.
-    fn open_already(&self) -> Option<Arc<Link>> {
+    /// Returns the open connection, without opening one.
+    fn established(&self) -> Option<Arc<EstablishedConnection>> {
         let current = self.0.current.lock();
         current.as_ref().filter(|link| link.is_open()).cloned()
     }
 
-    /// The link, opened if need be. Whoever comes while it is being opened waits for it, but not beyond their deadline;
-    /// the opening goes on for those who come after.
-    async fn link(&self, deadline: Instant) -> Result<Arc<Link>, Error> {
-        if let Some(link) = self.open_already() {
+    /// Returns the open connection, or opens one. Concurrent callers wait for the same attempt until their own deadline; the
+    /// attempt continues for later callers.
+    async fn get_or_connect(&self, deadline: Instant) -> Result<Arc<EstablishedConnection>, Error> {
+        if let Some(link) = self.established() {
             return Ok(link);
         }
-        // Rare, and large beside the rest of a request.
-        Box::pin(self.wait_for_link(deadline)).await
+        // Boxed: rarely taken, and large compared with the rest of the future.
+        Box::pin(self.connect_before(deadline)).await
     }
 
-    async fn wait_for_link(&self, deadline: Instant) -> Result<Arc<Link>, Error> {
+    async fn connect_before(&self, deadline: Instant) -> Result<Arc<EstablishedConnection>, Error> {
         let me = self.clone();
-        let tried = self.0.trouble.lock().tried;
-        let opening = tokio::spawn(async move { me.opened(tried).await });
+        let tried = self.0.backoff.lock().attempts;
+        let opening = tokio::spawn(async move { me.connect_unless_tried(tried).await });
         {
-            let mut openings = self.0.openings.lock();
+            let mut openings = self.0.open_tasks.lock();
             openings.retain(|opening| !opening.is_finished());
             openings.push(opening.abort_handle());
         }
@@ -348,89 +350,91 @@ impl Connection {
         match tokio::time::timeout_at(deadline, opening).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(ended)) if ended.is_cancelled() => {
-                Err(unavailable("it was stopped while it started"))
+                Err(unavailable("it was stopped during its start"))
             }
-            Ok(Err(_)) => Err(unavailable("it could not be opened: a bug of ours")),
-            Err(_) => Err(unavailable("it did not get ready in time")),
+            Ok(Err(_)) => Err(unavailable(
+                "it could not be opened because of an internal error",
+            )),
+            Err(_) => Err(unavailable("it was not ready in time")),
         }
     }
 
-    /// Opens the link, unless it was opened, or was tried in vain, since `tried`.
-    async fn opened(&self, tried: u64) -> Result<Arc<Link>, Error> {
-        let mut slot = self.0.link.lock().await;
+    /// Opens the connection, unless another caller opened it, or failed to, since attempt number `tried`.
+    async fn connect_unless_tried(&self, tried: u64) -> Result<Arc<EstablishedConnection>, Error> {
+        let mut slot = self.0.established.lock().await;
         if let Some(link) = slot.as_ref().filter(|link| link.is_open()) {
             return Ok(link.clone());
         }
         if let Some(broken) = slot.take() {
-            let mut trouble = self.0.trouble.lock();
-            if broken.since.elapsed() < STEADY {
-                trouble.add();
+            let mut trouble = self.0.backoff.lock();
+            if broken.established_at.elapsed() < STABLE_AFTER {
+                trouble.record_failure();
             } else {
-                *trouble = Trouble::default();
+                *trouble = Backoff::default();
             }
         }
         let until = {
-            let trouble = self.0.trouble.lock();
-            match &trouble.last {
-                // Others have just found out what we would.
-                Some(error) if trouble.tried > tried => return Err(error.clone()),
-                _ => trouble.until,
+            let trouble = self.0.backoff.lock();
+            match &trouble.last_error {
+                // Another caller's attempt has just failed: share its error.
+                Some(error) if trouble.attempts > tried => return Err(error.clone()),
+                _ => trouble.retry_at,
             }
         };
         if let Some(until) = until {
             tokio::time::sleep_until(until).await;
         }
         let remembered = *self.0.era.lock();
-        let mut opened = self.open_link(remembered).await;
-        // A server that was replaced may speak otherwise than before.
+        let mut opened = self.connect_once(remembered).await;
+        // A server that was replaced may speak the other era.
         if opened.is_err() && remembered != self.0.options.era {
-            opened = self.open_link(self.0.options.era).await;
+            opened = self.connect_once(self.0.options.era).await;
         }
-        let mut trouble = self.0.trouble.lock();
-        trouble.tried += 1;
-        trouble.last = opened.as_ref().err().cloned();
+        let mut trouble = self.0.backoff.lock();
+        trouble.attempts += 1;
+        trouble.last_error = opened.as_ref().err().cloned();
         match opened {
             Ok(link) => {
-                trouble.until = None;
-                *self.0.era.lock() = Some(link.agreement.era());
+                trouble.retry_at = None;
+                *self.0.era.lock() = Some(link.handshake.era());
                 *slot = Some(link.clone());
                 *self.0.current.lock() = Some(link.clone());
                 Ok(link)
             }
             Err(error) => {
-                trouble.add();
+                trouble.record_failure();
                 Err(error)
             }
         }
     }
 
-    async fn open_link(&self, era: Option<Era>) -> Result<Arc<Link>, Error> {
+    async fn connect_once(&self, era: Option<Era>) -> Result<Arc<EstablishedConnection>, Error> {
         let Inner {
             target,
             options,
             delegate,
             ..
         } = &*self.0;
-        let opening = Link::open(target, &options.identity, delegate, era);
-        if let Ok(opened) = tokio::time::timeout(options.opening, opening).await {
+        let opening = EstablishedConnection::open(target, &options.identity, delegate, era);
+        if let Ok(opened) = tokio::time::timeout(options.open_timeout, opening).await {
             opened.map_err(|failure| match failure {
-                // Nothing was asked of it yet that could have been done.
-                Failure::Lost(why) | Failure::Unusable(why) => {
-                    Failure::Unavailable(why).of(&options.name)
+                // Before the handshake ends no request can have taken effect.
+                TransportError::Lost(why) | TransportError::Unusable(why) => {
+                    TransportError::Unavailable(why).into_error(&options.name)
                 }
-                failure => failure.of(&options.name),
+                failure => failure.into_error(&options.name),
             })
         } else {
             let why = format!(
-                "it did not get ready in time: no answer within {} s of its start",
-                options.opening.as_secs()
+                "it was not ready in time: no response within {} s of its start",
+                options.open_timeout.as_secs()
             );
-            Err(Failure::Unavailable(why).of(&options.name))
+            Err(TransportError::Unavailable(why).into_error(&options.name))
         }
     }
 
-    /// The server does not know this link any more.
-    fn drop_link(&self, gone: &Arc<Link>) {
+    /// Drops a connection that the server no longer knows.
+    fn discard(&self, gone: &Arc<EstablishedConnection>) {
         gone.give_up();
         let mut current = self.0.current.lock();
         if current.as_ref().is_some_and(|link| Arc::ptr_eq(link, gone)) {
@@ -444,15 +448,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_one_failure_nobody_waits_and_then_ever_longer() {
-        let mut trouble = Trouble::default();
-        trouble.add();
-        assert!(trouble.until.is_none());
+    fn the_first_retry_is_immediate_and_later_delays_grow() {
+        let mut trouble = Backoff::default();
+        trouble.record_failure();
+        assert!(trouble.retry_at.is_none());
         let mut last = Duration::ZERO;
         for _ in 0..4 {
             let begun = Instant::now();
-            trouble.add();
-            let wait = trouble.until.unwrap() - begun;
+            trouble.record_failure();
+            let wait = trouble.retry_at.unwrap() - begun;
             assert!(wait > last + last / 2, "{wait:?} after {last:?}");
             last = wait;
         }

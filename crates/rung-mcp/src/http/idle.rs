@@ -1,8 +1,8 @@
-//! Connections on which nothing is under way, and how long that has been so.
+//! Idle connections, which are closed after a while.
 //!
-//! A connection that sends no request, or sends one a byte at a time, is let go after a while. Nobody sets a timer for
-//! that: a request only marks that it began and ended, and one watcher looks at all connections every second. A timer a
-//! request would cost a tenth of what a small call costs.
+//! A connection that sends no request, or sends one a byte at a time, is closed. Requests set no timer for that: a
+//! request only marks its start and end, and one task checks all connections every second. A timer per request
+//! would cost a tenth of what a small call costs.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,42 +16,40 @@ use hyper::body::Frame;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// Seconds for which nothing may be under way. A request's head has to come in this time.
+/// Seconds for which a connection may be idle. A request's head has to arrive in this time.
 const IDLE_S: u64 = 15;
 
-/// Watches connections.
+/// Monitors the connections of a listener.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
-    /// Seconds since the watching began.
+pub(super) struct IdleMonitor {
+    /// Seconds since monitoring began.
     now_s: AtomicU64,
-    connections: Mutex<Vec<Weak<Connection>>>,
+    connections: Mutex<Vec<Weak<MonitoredConnection>>>,
 }
 
-/// A connection that is watched.
 #[derive(Debug)]
-pub(super) struct Connection {
-    watch: Arc<Watch>,
-    busy: AtomicUsize,
-    since_s: AtomicU64,
-    /// Ends it.
-    pub(super) let_go: CancellationToken,
+pub(super) struct MonitoredConnection {
+    monitor: Arc<IdleMonitor>,
+    running_requests: AtomicUsize,
+    idle_since_s: AtomicU64,
+    /// Closes the connection.
+    pub(super) close: CancellationToken,
 }
 
-impl Watch {
-    /// Watches one more.
-    pub(super) fn connection(self: &Arc<Self>) -> Arc<Connection> {
-        let connection = Arc::new(Connection {
-            watch: self.clone(),
-            busy: AtomicUsize::new(0),
-            since_s: AtomicU64::new(self.now_s.load(Ordering::Relaxed)),
-            let_go: CancellationToken::new(),
+impl IdleMonitor {
+    pub(super) fn add_connection(self: &Arc<Self>) -> Arc<MonitoredConnection> {
+        let connection = Arc::new(MonitoredConnection {
+            monitor: self.clone(),
+            running_requests: AtomicUsize::new(0),
+            idle_since_s: AtomicU64::new(self.now_s.load(Ordering::Relaxed)),
+            close: CancellationToken::new(),
         });
         self.connections.lock().push(Arc::downgrade(&connection));
         connection
     }
 
-    /// Lets idle ones go, for ever.
-    pub(super) async fn tend(&self) {
+    /// Closes idle connections. Never returns.
+    pub(super) async fn run(&self) {
         let mut tick = tokio::time::interval(Duration::from_secs(1));
         loop {
             tick.tick().await;
@@ -60,9 +58,11 @@ impl Watch {
                 let Some(connection) = connection.upgrade() else {
                     return false;
                 };
-                let since_s = connection.since_s.load(Ordering::Relaxed);
-                if connection.busy.load(Ordering::Relaxed) == 0 && now_s > since_s + IDLE_S {
-                    connection.let_go.cancel();
+                let since_s = connection.idle_since_s.load(Ordering::Relaxed);
+                if connection.running_requests.load(Ordering::Relaxed) == 0
+                    && now_s > since_s + IDLE_S
+                {
+                    connection.close.cancel();
                 }
                 true
             });
@@ -70,22 +70,22 @@ impl Watch {
     }
 }
 
-/// A request that is under way, from its head to the last byte of its answer.
-pub(super) struct Busy(Arc<Connection>);
+/// Marks a connection as busy, from a request's head to the last byte of its response.
+pub(super) struct BusyGuard(Arc<MonitoredConnection>);
 
-impl Busy {
-    pub(super) fn new(connection: &Arc<Connection>) -> Self {
-        connection.busy.fetch_add(1, Ordering::Relaxed);
+impl BusyGuard {
+    pub(super) fn new(connection: &Arc<MonitoredConnection>) -> Self {
+        connection.running_requests.fetch_add(1, Ordering::Relaxed);
         Self(connection.clone())
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
-        let Connection {
-            watch,
-            since_s,
-            busy,
+        let MonitoredConnection {
+            monitor: watch,
+            idle_since_s: since_s,
+            running_requests: busy,
             ..
         } = &*self.0;
         since_s.store(watch.now_s.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -93,13 +93,13 @@ impl Drop for Busy {
     }
 }
 
-/// An answer's body, under way until it is sent or dropped.
-pub(super) struct Answer {
+/// A response body, which keeps its connection busy until it is sent or dropped.
+pub(super) struct GuardedBody {
     pub(super) body: Body,
-    pub(super) _busy: Busy,
+    pub(super) _busy: BusyGuard,
 }
 
-impl hyper::body::Body for Answer {
+impl hyper::body::Body for GuardedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -1,16 +1,16 @@
-//! Streamable HTTP: both eras on one address.
+//! Streamable HTTP: all protocol versions on one path.
 //!
-//! A modern request stands for itself: closing its reply cancels it. A legacy one belongs to a session and goes on
-//! when the connection breaks; what its stream had to say can be fetched again. Either way the reply is plain JSON
-//! if the answer is all there is to say, and a stream if something comes before it or it takes long.
+//! A modern request is self-contained: closing its response cancels it. A legacy request belongs to a session and
+//! continues when the connection breaks; its stream can be resumed. In both cases the response is plain JSON if the
+//! answer is its only message, and an event stream if other messages precede the answer or it takes long.
 
-mod door;
+mod guard;
 mod idle;
-mod lanes;
 mod post;
-mod rate;
+mod rate_limit;
 mod sessions;
 mod stream;
+mod workers;
 
 use std::convert::Infallible;
 use std::io;
@@ -36,116 +36,111 @@ use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use crate::server::Server;
-pub use door::{Admission, Denied, Door};
-use idle::{Busy, Watch};
-use lanes::Lanes;
-use sessions::Sessions;
+use crate::server::McpServer;
+pub use guard::{AuthError, Authenticator, HttpGuard};
+use idle::{BusyGuard, IdleMonitor};
+use sessions::SessionTable;
+use workers::Workers;
 
-/// Where the protocol is spoken.
+/// Path of the MCP endpoint.
 pub const PATH: &str = "/mcp";
-/// A slash too many is a common slip in settings.
+/// A trailing slash is a common mistake in client settings.
 const PATH_SLASH: &str = "/mcp/";
-/// Milliseconds for which a client may leave unread what was sent.
+/// Milliseconds for which sent bytes may stay unacknowledged by the client.
 #[cfg(target_os = "linux")]
 const STALL_MS: u32 = 60_000;
-/// Connections at once.
 const MAX_CONNECTIONS: usize = 4_096;
-/// How long calls under way may take when we are to stop.
+/// Time for running calls to finish after the shutdown began.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How it is served.
-pub struct Config {
-    /// Who is let in.
-    pub door: Door,
-    /// Whether legacy clients get sessions. Without them every request stands for itself.
+pub struct HttpConfig {
+    pub guard: HttpGuard,
+    /// Whether legacy clients get sessions. Without sessions every request is self-contained.
     pub sessions: bool,
-    /// What else is served here. It lets its own callers in, and says at the address that RFC 9728 has for it how others
-    /// are let in.
-    pub beside: Router,
-    /// Whether the protocol is spoken here at all.
-    pub protocol: bool,
-    /// What is counted there.
+    /// Further routes. They authenticate their own callers, and serve the protected resource metadata of RFC 9728.
+    pub other_routes: Router,
+    /// Whether the MCP endpoint is served.
+    pub serve_mcp: bool,
+    /// Metrics of the further routes.
     pub registry: Registry,
-    /// Requests that one caller may make in a minute; 0 for any number.
+    /// Requests per minute that one caller may send; 0 for any number.
     pub rate: u32,
-    /// Whether what is counted is told to whoever asks.
-    pub watched_by_anybody: bool,
+    /// Whether `/metrics` is open to all clients, except for the metrics of the further routes.
+    pub public_metrics: bool,
 }
 
-impl Config {
-    /// A door, sessions, and nothing beside.
-    pub fn new(door: Door) -> Self {
+impl HttpConfig {
+    /// Creates a configuration with sessions, without further routes and without a rate limit.
+    pub fn new(guard: HttpGuard) -> Self {
         Self {
-            door,
+            guard,
             sessions: true,
-            beside: Router::new(),
-            protocol: true,
+            other_routes: Router::new(),
+            serve_mcp: true,
             registry: Registry::default(),
             rate: 0,
-            watched_by_anybody: false,
+            public_metrics: false,
         }
     }
 }
 
-/// A request as it comes in.
-type Arrival = hyper::Request<Incoming>;
+type IncomingRequest = hyper::Request<Incoming>;
 
-pub(crate) struct App {
-    pub(crate) server: Server,
-    pub(crate) door: Door,
-    /// `None` where there are none.
-    pub(crate) sessions: Option<Sessions>,
+pub(crate) struct HttpApp {
+    pub(crate) server: McpServer,
+    pub(crate) guard: HttpGuard,
+    /// `None` if sessions are disabled.
+    pub(crate) sessions: Option<SessionTable>,
     registry: Registry,
-    protocol: bool,
-    rate: Option<rate::Rate>,
-    watched_by_anybody: bool,
+    serve_mcp: bool,
+    rate: Option<rate_limit::RateLimiter>,
+    public_metrics: bool,
 }
 
-impl App {
-    /// The sessions that somebody may have.
-    pub(crate) fn sessions_of(&self, permit: &Permit) -> Option<&Sessions> {
+impl HttpApp {
+    /// Returns the sessions, if the caller may have one.
+    pub(crate) fn sessions_for(&self, permit: &Permit) -> Option<&SessionTable> {
         let sessions = self.sessions.as_ref()?;
-        (!self.door.is_stateless(permit)).then_some(sessions)
+        (!self.guard.is_stateless(permit)).then_some(sessions)
     }
 }
 
-/// Serves until `stop` ends. Then nobody new is let in, and calls that somebody waits for finish.
+/// Serves until `stop` completes. Then no more connections are accepted, and running calls finish within 30 s.
 pub async fn serve(
-    server: Server,
-    config: Config,
+    server: McpServer,
+    config: HttpConfig,
     listener: TcpListener,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let lanes = Lanes::open()?;
-    let app = Arc::new(App {
-        sessions: config.sessions.then(|| Sessions::new(server.clone())),
-        door: config.door,
+    let lanes = Workers::start()?;
+    let app = Arc::new(HttpApp {
+        sessions: config.sessions.then(|| SessionTable::new(server.clone())),
+        guard: config.guard,
         server: server.clone(),
         registry: config.registry,
-        protocol: config.protocol,
-        rate: rate::Rate::new(config.rate),
-        watched_by_anybody: config.watched_by_anybody,
+        serve_mcp: config.serve_mcp,
+        rate: rate_limit::RateLimiter::new(config.rate),
+        public_metrics: config.public_metrics,
     });
-    let router = router(app.clone()).merge(config.beside);
+    let router = router(app.clone()).merge(config.other_routes);
     let tracker = TaskTracker::new();
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let watch = Arc::new(Watch::default());
+    let watch = Arc::new(IdleMonitor::default());
     let watching = tokio::spawn({
         let watch = watch.clone();
-        async move { watch.tend().await }
+        async move { watch.run().await }
     });
     let tending = tokio::spawn({
         let app = app.clone();
         async move {
             if let Some(sessions) = &app.sessions {
-                sessions.tend().await;
+                sessions.maintain().await;
             }
         }
     });
     tokio::pin!(stop);
     loop {
-        // Whoever is not let in yet waits in the system's own queue.
+        // Connections above the limit wait in the system's accept queue.
         let accepted = async {
             let permit = room.clone().acquire_owned().await;
             (listener.accept().await, permit)
@@ -156,26 +151,28 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
-                // Let go here, to be taken up by the lane's own reactor.
+                // Deregistered here, to be registered with the worker's own reactor.
                 let stream = match stream.into_std() {
                     Ok(stream) => stream,
                     Err(error) => {
-                        tracing::warn!(%error, "a connection could not be taken up");
+                        tracing::warn!(%error, "cannot hand over a connection");
                         continue;
                     }
                 };
-                let (app, router, watched) = (app.clone(), router.clone(), watch.connection());
+                let (app, router, watched) = (app.clone(), router.clone(), watch.add_connection());
                 lanes.run(tracker.track_future(async move {
                     match TcpStream::from_std(stream) {
-                        Ok(stream) => connection(app, router, stream, peer.ip(), watched).await,
-                        Err(error) => tracing::warn!(%error, "a connection could not be taken up"),
+                        Ok(stream) => {
+                            serve_connection(app, router, stream, peer.ip(), watched).await;
+                        }
+                        Err(error) => tracing::warn!(%error, "cannot hand over a connection"),
                     }
                     drop(permit);
                 }));
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                // Out of files, most likely: others must end first.
+                tracing::warn!(%error, "cannot accept a connection");
+                // Out of file descriptors, most likely: other connections must end first.
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -184,46 +181,46 @@ pub async fn serve(
     server.shut_down();
     tracker.close();
     if tokio::time::timeout(GRACE, tracker.wait()).await.is_err() {
-        tracing::warn!("some calls did not finish in time and are given up");
+        tracing::warn!("some calls did not finish in time and are abandoned");
     }
     tending.abort();
     watching.abort();
     Ok(())
 }
 
-async fn connection(
-    app: Arc<App>,
+async fn serve_connection(
+    app: Arc<HttpApp>,
     router: Router,
     stream: TcpStream,
     peer: IpAddr,
-    watched: Arc<idle::Connection>,
+    watched: Arc<idle::MonitoredConnection>,
 ) {
-    // Without it a small answer waits for the other side to acknowledge the one before: 40 ms a call.
+    // Without it a small response waits for the client to acknowledge the previous one: 40 ms per call.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no TCP_NODELAY");
     }
-    // A client that takes nothing for this long has gone, whatever its system says.
+    // A client that acknowledges nothing for this long is gone.
     #[cfg(target_os = "linux")]
     let _best_effort = rustix::net::sockopt::set_tcp_user_timeout(&stream, STALL_MS);
     let server = app.server.clone();
-    let _counted = Counted::new(&server);
-    let service = service_fn(|request: Arrival| {
-        let busy = Busy::new(&watched);
+    let _counted = ConnectionCount::new(&server);
+    let service = service_fn(|request: IncomingRequest| {
+        let busy = BusyGuard::new(&watched);
         let (app, router) = (&app, &router);
         async move {
-            let response = guarded(app, router, peer, request).await;
-            let answer = |body| idle::Answer { body, _busy: busy };
+            let response = handle_request(app, router, peer, request).await;
+            let answer = |body| idle::GuardedBody { body, _busy: busy };
             Ok::<_, Infallible>(response.map(answer))
         }
     });
     let connection = http1::Builder::new()
-        // A reply is small: one buffer is less work than two.
+        // A response is small: one buffer is less work than two.
         .writev(false)
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
-        () = watched.let_go.cancelled() => return,
+        () = watched.close.cancelled() => return,
         () = server.0.shutdown.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -234,40 +231,45 @@ async fn connection(
     }
 }
 
-/// A connection that is counted for as long as it lasts.
-struct Counted(Server);
+/// Counts a connection in the metrics for as long as it lasts.
+struct ConnectionCount(McpServer);
 
-impl Counted {
-    fn new(server: &Server) -> Self {
+impl ConnectionCount {
+    fn new(server: &McpServer) -> Self {
         server.0.metrics.connections.inc();
         Self(server.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.0.metrics.connections.dec();
     }
 }
 
-/// What is beside the protocol.
-fn router(app: Arc<App>) -> Router {
+/// Returns the routes of health and metrics.
+fn router(app: Arc<HttpApp>) -> Router {
     Router::new()
         .route("/health", get(health))
         .route("/metrics", get(metrics))
         .with_state(app)
 }
 
-/// Nobody gets further whose Host or Origin is not ours to serve.
-async fn guarded(app: &Arc<App>, router: &Router, peer: IpAddr, mut request: Arrival) -> Response {
-    app.door.believe(peer, request.headers_mut());
+/// Serves a request, after the check of its Host and Origin.
+async fn handle_request(
+    app: &Arc<HttpApp>,
+    router: &Router,
+    peer: IpAddr,
+    mut request: IncomingRequest,
+) -> Response {
+    app.guard.apply_forwarded(peer, request.headers_mut());
     let headers = request.headers();
     let named = request
         .uri()
         .authority()
         .map(axum::http::uri::Authority::as_str);
-    if let Err(turned) = app.door.check(headers, named) {
-        app.server.0.metrics.turn_away(turned.why());
+    if let Err(turned) = app.guard.check_host_and_origin(headers, named) {
+        app.server.0.metrics.count_rejected(turned.label());
         return turned.into_response();
     }
     let origin = headers.get(header::ORIGIN).cloned();
@@ -275,9 +277,9 @@ async fn guarded(app: &Arc<App>, router: &Router, peer: IpAddr, mut request: Arr
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = if asks_first {
         StatusCode::NO_CONTENT.into_response()
-    } else if app.protocol && matches!(request.uri().path(), PATH | PATH_SLASH) {
-        // Not through the router, which costs as much as the call.
-        protocol(app, peer, request).await
+    } else if app.serve_mcp && matches!(request.uri().path(), PATH | PATH_SLASH) {
+        // Bypasses the router, which costs as much as the call.
+        handle_mcp(app, peer, request).await
     } else {
         let Ok(response) = router.clone().oneshot(request).await;
         response
@@ -302,47 +304,51 @@ async fn guarded(app: &Arc<App>, router: &Router, peer: IpAddr, mut request: Arr
     response
 }
 
-async fn protocol(app: &Arc<App>, peer: IpAddr, request: Arrival) -> Response {
-    let origin = app.door.origin(request.headers());
-    let mut response = match app.door.admit(request.headers()).await {
+async fn handle_mcp(app: &Arc<HttpApp>, peer: IpAddr, request: IncomingRequest) -> Response {
+    let origin = app.guard.public_origin(request.headers());
+    let mut response = match app.guard.authenticate(request.headers()).await {
         Ok(permit) => {
-            let said = app.door.says(&permit);
+            let said = app.guard.response_headers(&permit);
             let taken = app
                 .rate
                 .as_ref()
                 .map_or(Ok(()), |rate| rate.take(&permit, peer));
             let mut response = match taken {
-                Ok(()) => admitted(app, permit, request).await,
-                Err(wait) => too_often(app, wait),
+                Ok(()) => handle_authenticated(app, permit, request).await,
+                Err(wait) => rate_limited(app, wait),
             };
             response.headers_mut().extend(said);
             response
         }
         Err(denied) => {
-            app.server.0.metrics.turn_away("token");
-            door::challenge(&app.door, &origin, &denied)
+            app.server.0.metrics.count_rejected("token");
+            guard::auth_error_response(&app.guard, &origin, &denied)
         }
     };
-    if let Some(icon) = app.door.icon(&origin) {
+    if let Some(icon) = app.guard.icon_link(&origin) {
         response.headers_mut().insert(header::LINK, icon);
     }
     response
 }
 
-async fn admitted(app: &Arc<App>, permit: Permit, request: Arrival) -> Response {
+async fn handle_authenticated(
+    app: &Arc<HttpApp>,
+    permit: Permit,
+    request: IncomingRequest,
+) -> Response {
     match *request.method() {
         Method::POST => post::post(app, permit, request).await,
-        Method::GET => sessions::get(app, permit, request.headers()),
-        Method::DELETE => sessions::delete(app, &permit, request.headers()),
-        _ if app.sessions_of(&permit).is_none() => not_allowed("POST"),
-        _ => not_allowed("POST, GET, DELETE"),
+        Method::GET => sessions::open_stream(app, permit, request.headers()),
+        Method::DELETE => sessions::delete_session(app, &permit, request.headers()),
+        _ if app.sessions_for(&permit).is_none() => method_not_allowed("POST"),
+        _ => method_not_allowed("POST, GET, DELETE"),
     }
 }
 
-fn too_often(app: &App, wait: Duration) -> Response {
-    app.server.0.metrics.turn_away("rate");
+fn rate_limited(app: &HttpApp, wait: Duration) -> Response {
+    app.server.0.metrics.count_rejected("rate");
     let seconds = wait.as_secs() + 1;
-    let hint = format!("come again in {seconds} s");
+    let hint = format!("try again in {seconds} s");
     let body = json!({"error": {"type": "rate_limit_error", "code": "slow_down", "message": "too many requests", "hint": hint}});
     let mut response = json_response(StatusCode::TOO_MANY_REQUESTS, body.to_string());
     response
@@ -351,13 +357,13 @@ fn too_often(app: &App, wait: Duration) -> Response {
     response
 }
 
-fn not_allowed(allowed: &'static str) -> Response {
+fn method_not_allowed(allowed: &'static str) -> Response {
     let allow = [(header::ALLOW, allowed)];
     (StatusCode::METHOD_NOT_ALLOWED, allow).into_response()
 }
 
-async fn health(State(app): State<Arc<App>>) -> Response {
-    let offer = &app.server.0.offer;
+async fn health(State(app): State<Arc<HttpApp>>) -> Response {
+    let offer = &app.server.0.config;
     json_response(
         StatusCode::OK,
         json!({"ok": true, "status": "ok", "name": offer.name, "version": offer.version})
@@ -365,20 +371,20 @@ async fn health(State(app): State<Arc<App>>) -> Response {
     )
 }
 
-async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
-    let denied = match app.door.admit(request.headers()).await {
-        Ok(permit) if app.door.may_watch(&permit) => None,
-        Ok(_) => Some(Denied::NotHere),
+async fn metrics(State(app): State<Arc<HttpApp>>, request: Request) -> Response {
+    let denied = match app.guard.authenticate(request.headers()).await {
+        Ok(permit) if app.guard.may_read_metrics(&permit) => None,
+        Ok(_) => Some(AuthError::WrongEndpoint),
         Err(denied) => Some(denied),
     };
-    // What is behind the door has names, which are not for anybody.
+    // The metrics of the further routes contain names, which only authenticated callers may see.
     let beside = denied.is_none().then_some(&app.registry);
-    if let Some(denied) = denied.filter(|_| !app.watched_by_anybody) {
-        let origin = app.door.origin(request.headers());
-        return door::challenge(&app.door, &origin, &denied);
+    if let Some(denied) = denied.filter(|_| !app.public_metrics) {
+        let origin = app.guard.public_origin(request.headers());
+        return guard::auth_error_response(&app.guard, &origin, &denied);
     }
-    let made = app.server.0.tasks.made();
-    let page = app.server.0.metrics.page(made, beside);
+    let made = app.server.0.tasks.created_count();
+    let page = app.server.0.metrics.render(made, beside);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], page).into_response()
 }

@@ -1,4 +1,4 @@
-//! A message that is posted.
+//! POST: receives one message, and answers it with JSON or an event stream.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,31 +14,33 @@ use hyper::body::Incoming;
 use rung_auth::Permit;
 use rung_ladder::head;
 
-use super::door::single;
-use super::sessions::{HttpSession, NoSession, SESSION_ID};
-use super::stream::{CallBody, First, Guest, Said, Stream, response};
-use super::{App, Arrival, json_response};
-use crate::client::{Capabilities, Client, Meta};
-use crate::envelope::{Id, MAX_MESSAGE_BYTES, Message};
-use crate::exchange::Outlet;
+use super::guard::single_header;
+use super::sessions::{HttpSession, SESSION_ID, SessionError};
+use super::stream::{
+    CallStreamBody, EventBuffer, ResponseStart, SessionStream, StreamAccess, event_stream_response,
+};
+use super::{HttpApp, IncomingRequest, json_response};
+use crate::client::{Capabilities, ClientContext, RequestMeta};
+use crate::envelope::{MAX_MESSAGE_BYTES, Message, RequestId};
 use crate::headers::{self, VERSION};
-use crate::oversized::IdScanner;
-use crate::refusal::Refusal;
-use crate::server::{Answer, Answering, Request, refused};
-use crate::session::cancelled;
-use crate::version::Version;
+use crate::id_scanner::IdScanner;
+use crate::protocol_error::ProtocolError;
+use crate::request_context::ResponseSink;
+use crate::server::{EncodedResponse, ResponseFuture, RpcRequest, error_response};
+use crate::session::parse_cancelled;
+use crate::version::ProtocolVersion;
 
-/// A body that does not come in this time does not come.
+/// Time limit for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of a body that are read past for the id of its request, after those that a message may have.
-const MAX_READ_PAST: usize = 64 << 20;
-/// An answer that takes longer is waited for on a stream, where something can be said meanwhile.
+/// Bytes of an oversized body that are scanned for the request id, after those that a message may have.
+const MAX_SCANNED_BYTES: usize = 64 << 20;
+/// Time after which the response becomes an event stream, which can carry other messages before the answer.
 const STREAM_AFTER: Duration = Duration::from_secs(2);
 
-pub(super) async fn post(app: &Arc<App>, permit: Permit, request: Arrival) -> Response {
+pub(super) async fn post(app: &Arc<HttpApp>, permit: Permit, request: IncomingRequest) -> Response {
     let (parts, body) = request.into_parts();
     let headers = parts.headers;
-    let Some(accepts) = Accepts::of(&headers) else {
+    let Some(accepts) = AcceptedTypes::from_headers(&headers) else {
         let why = "accept application/json, text/event-stream or both\n";
         return (StatusCode::NOT_ACCEPTABLE, why).into_response();
     };
@@ -59,57 +61,63 @@ pub(super) async fn post(app: &Arc<App>, permit: Permit, request: Arrival) -> Re
         Ok(body) => body,
         Err(response) => return response,
     };
-    match Message::read(&body) {
+    match Message::parse(&body) {
         Err(malformed) => {
             tracing::debug!(%malformed, "not a message");
-            json_response(StatusCode::BAD_REQUEST, malformed.answer())
+            json_response(StatusCode::BAD_REQUEST, malformed.to_response())
         }
         Ok(Message::Request { id, method, params }) => {
             tracing::debug!(%id, method = ?head(&method, 100), caller = %permit.caller(), "request");
-            let request = Request {
+            let request = RpcRequest {
                 id,
                 method: &method,
                 params,
             };
-            let posted = Posted {
+            let posted = PostedRequest {
                 app,
                 permit,
                 headers,
                 accepts,
             };
-            posted.request(&request).await
+            posted.handle(&request).await
         }
         Ok(Message::Notification { method, params }) => {
-            let Some(session) = session_of(app, &headers, &permit) else {
+            let Some(session) = find_session(app, &headers, &permit) else {
                 return StatusCode::ACCEPTED.into_response();
             };
             let session = match session {
                 Ok(session) => session,
                 Err(none) => return none.into_response(),
             };
-            if let Some(id) = cancelled(&method, params) {
+            if let Some(id) = parse_cancelled(&method, params) {
                 session.running.cancel(&id);
             }
             StatusCode::ACCEPTED.into_response()
         }
         Ok(Message::Response { id, outcome }) => {
-            match session_of(app, &headers, &permit) {
-                Some(Ok(session)) => session.session.take_answer(&id, outcome),
+            match find_session(app, &headers, &permit) {
+                Some(Ok(session)) => session.session.deliver_answer(&id, outcome),
                 Some(Err(none)) => return none.into_response(),
-                None => return (StatusCode::BAD_REQUEST, "nobody asked\n").into_response(),
+                None => {
+                    return (
+                        StatusCode::BAD_REQUEST,
+                        "no request waits for this response\n",
+                    )
+                        .into_response();
+                }
             }
             StatusCode::ACCEPTED.into_response()
         }
     }
 }
 
-/// The session a message belongs to, where there are sessions and it names one.
-fn session_of(
-    app: &App,
+/// Returns the session that a message names, if it names one and the caller may have sessions.
+fn find_session(
+    app: &HttpApp,
     headers: &HeaderMap,
     permit: &Permit,
-) -> Option<Result<Arc<HttpSession>, NoSession>> {
-    let sessions = app.sessions_of(permit)?;
+) -> Option<Result<Arc<HttpSession>, SessionError>> {
+    let sessions = app.sessions_for(permit)?;
     headers
         .contains_key(&SESSION_ID)
         .then(|| sessions.find(headers, permit))
@@ -118,11 +126,11 @@ fn session_of(
 async fn read_body(mut body: Incoming) -> Result<Bytes, Response> {
     let reading = async {
         let mut read = Bytes::new();
-        while let Some(piece) = next_piece(&mut body).await? {
+        while let Some(piece) = next_chunk(&mut body).await? {
             if read.len() + piece.len() > MAX_MESSAGE_BYTES {
-                return Err(read_past(&[&read, &piece], &mut body).await);
+                return Err(scan_oversized(&[&read, &piece], &mut body).await);
             }
-            // Most bodies come in one piece, and stay in it.
+            // Most bodies arrive in one piece, which is not copied.
             read = if read.is_empty() {
                 piece
             } else {
@@ -134,7 +142,7 @@ async fn read_body(mut body: Incoming) -> Result<Bytes, Response> {
         Ok(read)
     };
     tokio::pin!(reading);
-    // Most are there by the second look, and nothing need be set up to wait for them.
+    // Most bodies are complete at the second poll, and need no timer.
     let mut looks = 0;
     let soon = poll_fn(|context| match reading.as_mut().poll(context) {
         Poll::Pending if looks == 0 => {
@@ -148,76 +156,79 @@ async fn read_body(mut body: Incoming) -> Result<Bytes, Response> {
         Poll::Ready(read) => read,
         Poll::Pending => {
             let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
-            read.unwrap_or(Err(Unread::Late))
+            read.unwrap_or(Err(BodyError::TimedOut))
         }
     };
-    read.map_err(Unread::response)
+    read.map_err(BodyError::into_response)
 }
 
-/// Reads past what is left of a body that is too long, as far as is reasonable, for the id of its request: many clients write it last.
-async fn read_past(read: &[&Bytes], body: &mut Incoming) -> Unread {
+/// Scans the rest of an oversized body for the request id, which many clients write last. Stops after
+/// [`MAX_SCANNED_BYTES`].
+async fn scan_oversized(read: &[&Bytes], body: &mut Incoming) -> BodyError {
     let mut scanner = IdScanner::default();
     for piece in read {
         scanner.push(piece);
     }
-    let mut left = MAX_READ_PAST;
-    while let Ok(Some(piece)) = next_piece(body).await {
+    let mut left = MAX_SCANNED_BYTES;
+    while let Ok(Some(piece)) = next_chunk(body).await {
         scanner.push(&piece);
         let Some(less) = left.checked_sub(piece.len()) else {
             break;
         };
         left = less;
     }
-    Unread::TooLong(scanner.into_id())
+    BodyError::TooLong(scanner.into_id())
 }
 
-async fn next_piece(body: &mut Incoming) -> Result<Option<Bytes>, Unread> {
+async fn next_chunk(body: &mut Incoming) -> Result<Option<Bytes>, BodyError> {
     let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;
-    let frame = frame.transpose().map_err(|_| Unread::BrokeOff)?;
+    let frame = frame.transpose().map_err(|_| BodyError::Interrupted)?;
     Ok(frame.map(|frame| frame.into_data().unwrap_or_default()))
 }
 
-/// Why a body was not read to its end.
-enum Unread {
-    BrokeOff,
-    Late,
+/// Why a body could not be read to its end.
+enum BodyError {
+    Interrupted,
+    TimedOut,
     /// With the id, if it is a request.
-    TooLong(Option<Id>),
+    TooLong(Option<RequestId>),
 }
 
-impl Unread {
-    fn response(self) -> Response {
+impl BodyError {
+    fn into_response(self) -> Response {
         let mut response = match self {
-            Self::BrokeOff => (StatusCode::BAD_REQUEST, "the body broke off\n").into_response(),
-            Self::Late => (
+            Self::Interrupted => {
+                (StatusCode::BAD_REQUEST, "the body ended early\n").into_response()
+            }
+            Self::TimedOut => (
                 StatusCode::REQUEST_TIMEOUT,
-                "the body did not come in time\n",
+                "the body did not arrive in time\n",
             )
                 .into_response(),
             Self::TooLong(id) => {
-                let refusal = refused(id.as_ref(), &Refusal::too_long());
+                let refusal = error_response(id.as_ref(), &ProtocolError::message_too_long());
                 json_response(StatusCode::PAYLOAD_TOO_LARGE, refusal.message)
             }
         };
-        // What is left of it would be taken for the next request.
+        // The rest of the body would be read as the next request.
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
         response
     }
 }
 
-/// The forms in which a client takes its answer.
+/// The response types that a client accepts.
 #[derive(Clone, Copy)]
-pub(super) struct Accepts {
+pub(super) struct AcceptedTypes {
     json: bool,
     pub(super) stream: bool,
 }
 
-/// What nearly every client accepts, in nearly every client's words.
-const EVERYTHING: &str = "application/json, text/event-stream";
+/// The Accept header of nearly every client.
+const COMMON_ACCEPT: &str = "application/json, text/event-stream";
 
-impl Accepts {
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+impl AcceptedTypes {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         if !headers.contains_key(header::ACCEPT) {
             return Some(Self {
                 json: true,
@@ -229,7 +240,7 @@ impl Accepts {
             stream: false,
         };
         for value in headers.get_all(header::ACCEPT) {
-            if value == EVERYTHING {
+            if value == COMMON_ACCEPT {
                 return Some(Self {
                     json: true,
                     stream: true,
@@ -246,61 +257,67 @@ impl Accepts {
     }
 }
 
-/// A request, and how it came.
-struct Posted<'a> {
-    app: &'a Arc<App>,
+/// A request, with the permit and headers that it came with.
+struct PostedRequest<'a> {
+    app: &'a Arc<HttpApp>,
     permit: Permit,
     headers: HeaderMap,
-    accepts: Accepts,
+    accepts: AcceptedTypes,
 }
 
-impl Posted<'_> {
-    async fn request(self, request: &Request<'_>) -> Response {
-        let meta = match Meta::of(request.params) {
+impl PostedRequest<'_> {
+    async fn handle(self, request: &RpcRequest<'_>) -> Response {
+        let meta = match RequestMeta::parse(request.params) {
             Ok(meta) => meta,
-            Err(refusal) => return answered(refused(Some(&request.id), &refusal)),
+            Err(refusal) => return json_answer(error_response(Some(&request.id), &refusal)),
         };
         if self.is_modern(&meta, request.method) {
-            return self.modern(request, &meta).await;
+            return self.handle_modern(request, &meta).await;
         }
         if request.method == "initialize" {
             return self.initialize(request);
         }
-        let Some(sessions) = self.app.sessions_of(&self.permit) else {
-            return self.stateless(request, &meta).await;
+        let Some(sessions) = self.app.sessions_for(&self.permit) else {
+            return self.handle_stateless(request, &meta).await;
         };
         match sessions.find(&self.headers, &self.permit) {
-            Ok(session) => self.legacy(&session, request, &meta).await,
-            Err(NoSession::NotNamed) => {
-                let answer = refused(Some(&request.id), &Refusal::uninitialized(request.method));
+            Ok(session) => self.handle_legacy(&session, request, &meta).await,
+            Err(SessionError::MissingId) => {
+                let answer = error_response(
+                    Some(&request.id),
+                    &ProtocolError::uninitialized(request.method),
+                );
                 json_response(StatusCode::BAD_REQUEST, answer.message)
             }
             Err(none) => none.into_response(),
         }
     }
 
-    /// Whether a request says which version it speaks, or speaks one that must.
-    fn is_modern(&self, meta: &Meta<'_>, method: &str) -> bool {
+    /// Returns true if the request names its version in `_meta`, or its method or header calls for a modern version.
+    fn is_modern(&self, meta: &RequestMeta<'_>, method: &str) -> bool {
         if meta.version.is_some() || method == "server/discover" {
             return true;
         }
-        let named = single(&self.headers, &VERSION);
+        let named = single_header(&self.headers, &VERSION);
         let sessionless = method != "initialize" && !self.headers.contains_key(&SESSION_ID);
-        named.is_some_and(|named| Version::of(named).map_or(sessionless, Version::is_modern))
+        named.is_some_and(|named| {
+            ProtocolVersion::parse(named).map_or(sessionless, ProtocolVersion::is_modern)
+        })
     }
 
-    async fn modern(self, request: &Request<'_>, meta: &Meta<'_>) -> Response {
-        let checked = headers::check(&self.headers, meta, request.method, request.params);
-        let (version, capabilities, log_level) = match checked.and_then(|()| meta.declared()) {
-            Ok(declared) => declared,
-            Err(refusal) => return answered(refused(Some(&request.id), &refusal)),
-        };
+    async fn handle_modern(self, request: &RpcRequest<'_>, meta: &RequestMeta<'_>) -> Response {
+        let checked = headers::check_request(&self.headers, meta, request.method, request.params);
+        let (version, capabilities, log_level) =
+            match checked.and_then(|()| meta.modern_declaration()) {
+                Ok(declared) => declared,
+                Err(refusal) => return json_answer(error_response(Some(&request.id), &refusal)),
+            };
         if request.method == "subscriptions/listen" && !self.accepts.stream {
-            let why = "listening takes a stream: accept text/event-stream\n";
+            let why = "subscriptions/listen returns a stream: accept text/event-stream\n";
             return (StatusCode::NOT_ACCEPTABLE, why).into_response();
         }
-        let guest = self.guest();
-        let client = Client {
+        let guest = self.stream_access();
+        let client = ClientContext {
             permit: self.permit,
             version,
             capabilities,
@@ -309,23 +326,26 @@ impl Posted<'_> {
             conversation: None,
             headers: Some(self.headers),
         };
-        let said = Said::new();
-        let answering = self.app.server.begin(client, request, meta, said.clone());
-        reply(answering, said, guest, self.accepts).await
+        let said = EventBuffer::new();
+        let answering = self
+            .app
+            .server
+            .start_request(client, request, meta, said.clone());
+        json_or_stream(answering, said, guest, self.accepts).await
     }
 
-    /// A legacy request that belongs to no session.
-    async fn stateless(self, request: &Request<'_>, meta: &Meta<'_>) -> Response {
-        let named = single(&self.headers, &VERSION).and_then(Version::of);
-        // What the protocol assumes of a client that does not say; but one that has no session to have said it in is told what
-        // it can pass over.
-        let unsaid = if self.app.door.is_stateless(&self.permit) {
-            Version::V2025_06_18
+    /// Serves a legacy request that belongs to no session.
+    async fn handle_stateless(self, request: &RpcRequest<'_>, meta: &RequestMeta<'_>) -> Response {
+        let named = single_header(&self.headers, &VERSION).and_then(ProtocolVersion::parse);
+        // The protocol assumes 2025-03-26 of a client that names no version. A caller that gets no session had no chance to
+        // name one in `initialize`, and can ignore what 2025-06-18 adds.
+        let unsaid = if self.app.guard.is_stateless(&self.permit) {
+            ProtocolVersion::V2025_06_18
         } else {
-            Version::V2025_03_26
+            ProtocolVersion::V2025_03_26
         };
-        let guest = self.guest();
-        let client = Client {
+        let guest = self.stream_access();
+        let client = ClientContext {
             permit: self.permit,
             version: named.unwrap_or(unsaid),
             capabilities: Capabilities::default(),
@@ -334,14 +354,17 @@ impl Posted<'_> {
             conversation: None,
             headers: None,
         };
-        let said = Said::new();
-        let answering = self.app.server.begin(client, request, meta, said.clone());
-        reply(answering, said, guest, self.accepts).await
+        let said = EventBuffer::new();
+        let answering = self
+            .app
+            .server
+            .start_request(client, request, meta, said.clone());
+        json_or_stream(answering, said, guest, self.accepts).await
     }
 
-    fn initialize(self, request: &Request<'_>) -> Response {
-        let guest = self.guest();
-        let (server, sessions) = (&self.app.server, self.app.sessions_of(&self.permit));
+    fn initialize(self, request: &RpcRequest<'_>) -> Response {
+        let guest = self.stream_access();
+        let (server, sessions) = (&self.app.server, self.app.sessions_for(&self.permit));
         let tells = sessions.is_some();
         let opened = server.initialize(self.permit, &request.id, request.params, tells);
         let (session, answer) = match opened {
@@ -352,10 +375,14 @@ impl Posted<'_> {
             json_response(StatusCode::OK, answer.message)
         } else {
             let answering = Box::pin(std::future::ready(answer));
-            response(Body::new(CallBody::new(guest, Said::new(), answering)))
+            event_stream_response(Body::new(CallStreamBody::new(
+                guest,
+                EventBuffer::new(),
+                answering,
+            )))
         };
         if let Some(sessions) = sessions {
-            let id = sessions.open(session);
+            let id = sessions.insert(session);
             let Some(id) = id.and_then(|id| HeaderValue::from_str(&id).ok()) else {
                 return StatusCode::SERVICE_UNAVAILABLE.into_response();
             };
@@ -364,127 +391,133 @@ impl Posted<'_> {
         response
     }
 
-    async fn legacy(
+    async fn handle_legacy(
         self,
         session: &Arc<HttpSession>,
-        request: &Request<'_>,
-        meta: &Meta<'_>,
+        request: &RpcRequest<'_>,
+        meta: &RequestMeta<'_>,
     ) -> Response {
         let id = request.id.clone();
-        let number = match session.running.begin(&id) {
+        let number = match session.running.register(&id) {
             Ok(number) => number,
             Err(refusal) => {
-                return json_response(StatusCode::OK, refused(Some(&id), &refusal).message);
+                return json_response(StatusCode::OK, error_response(Some(&id), &refusal).message);
             }
         };
-        let guest = self.guest();
-        let mut client = Client::of_session(self.permit, &session.session);
+        let guest = self.stream_access();
+        let mut client = ClientContext::from_session(self.permit, &session.session);
         if !self.accepts.stream {
             client.capabilities = client.capabilities.without_questions();
         }
-        let primed = client.version >= Version::V2025_11_25;
+        let primed = client.version >= ProtocolVersion::V2025_11_25;
         let stream = session.new_stream();
-        let outlet: Arc<dyn Outlet> = stream.clone();
-        let answering = self.app.server.begin(client, request, meta, outlet);
-        let unfinished = Unfinished {
+        let outlet: Arc<dyn ResponseSink> = stream.clone();
+        let answering = self.app.server.start_request(client, request, meta, outlet);
+        let unfinished = UnfinishedRequest {
             session: session.clone(),
             stream: stream.clone(),
             id: id.clone(),
             number,
         };
-        // A connection that breaks is no reason to stop.
+        // Spawned so that the request survives a broken connection.
         let task = tokio::spawn(async move {
             let answer = answering.await;
             unfinished.finish(answer.message);
         });
-        session.running.can_stop(&id, number, task.abort_handle());
-        // Most are done when they have had their turn, and nothing need be set up to wait for them.
+        session
+            .running
+            .set_abort_handle(&id, number, task.abort_handle());
+        // Most requests are done after one turn, and need no timer.
         tokio::task::yield_now().await;
         let first = if self.accepts.stream {
-            tokio::time::timeout(STREAM_AFTER, stream.first()).await
+            tokio::time::timeout(STREAM_AFTER, stream.wait_for_start()).await
         } else {
-            Ok(stream.first().await)
+            Ok(stream.wait_for_start().await)
         };
         match first {
-            Ok(First::Answer(answer)) if self.accepts.json => json_response(StatusCode::OK, answer),
-            // It was cancelled: a stream that ends without an answer is what its client expects.
-            Ok(First::Nothing) if self.accepts.stream => response(Body::empty()),
-            _ if self.accepts.stream => {
-                session.keep(stream.clone());
-                // Whoever has hung up by now is let go with what it needs to come back.
-                stream.read(guest, None, primed)
+            Ok(ResponseStart::Answer(answer)) if self.accepts.json => {
+                json_response(StatusCode::OK, answer)
             }
-            // For a client that takes no stream, what comes before the answer is left out.
-            _ => match stream.answer().await {
+            // The request was cancelled: its client expects a stream that ends without an answer.
+            Ok(ResponseStart::Cancelled) if self.accepts.stream => {
+                event_stream_response(Body::empty())
+            }
+            _ if self.accepts.stream => {
+                session.keep_stream(stream.clone());
+                // If the call has hung up by now, the stream ends after the event that lets the client reconnect.
+                stream.open_reader(guest, None, primed)
+            }
+            // A client that accepts no stream gets the answer without the messages before it.
+            _ => match stream.wait_for_answer().await {
                 Some(answer) => json_response(StatusCode::OK, answer),
                 None => StatusCode::ACCEPTED.into_response(),
             },
         }
     }
 
-    fn guest(&self) -> Guest {
-        Guest {
+    fn stream_access(&self) -> StreamAccess {
+        StreamAccess {
             app: self.app.clone(),
             permit: self.permit.clone(),
         }
     }
 }
 
-/// A request of a session, until it has ended one way or the other.
-struct Unfinished {
+/// A running request of a session. Dropping it ends the request without an answer.
+struct UnfinishedRequest {
     session: Arc<HttpSession>,
-    stream: Arc<Stream>,
-    id: crate::envelope::Id,
+    stream: Arc<SessionStream>,
+    id: crate::envelope::RequestId,
     number: u64,
 }
 
-impl Unfinished {
+impl UnfinishedRequest {
     fn finish(self, answer: Vec<u8>) {
         let running = &self.session.running;
-        running.end(&self.id, self.number, || self.stream.finish(Some(answer)));
+        running.finish(&self.id, self.number, || self.stream.finish(Some(answer)));
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for UnfinishedRequest {
     fn drop(&mut self) {
-        self.session.running.end(&self.id, self.number, || {});
+        self.session.running.finish(&self.id, self.number, || {});
         self.stream.finish(None);
     }
 }
 
-/// The answer as JSON if it is all there is, else as a stream.
-async fn reply(
-    mut answering: Answering,
-    said: Arc<Said>,
-    guest: Guest,
-    accepts: Accepts,
+/// Responds with JSON if the answer is the only message, else with an event stream.
+async fn json_or_stream(
+    mut answering: ResponseFuture,
+    said: Arc<EventBuffer>,
+    guest: StreamAccess,
+    accepts: AcceptedTypes,
 ) -> Response {
     if !accepts.stream {
-        return answered(answering.await);
+        return json_answer(answering.await);
     }
     if accepts.json {
-        // Most answers are there at once, and nothing need be set up to wait for them.
+        // Most answers are ready at once, and need no timer.
         let at_once = poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await;
         let first = match at_once {
             Poll::Ready(answer) => Some(answer),
             Poll::Pending => tokio::select! {
                 biased;
-                () = said.any() => None,
+                () = said.wait_until_filled() => None,
                 answer = &mut answering => Some(answer),
                 () = tokio::time::sleep(STREAM_AFTER) => None,
             },
         };
-        // What was said is said before the answer, even where both are there at once.
+        // Buffered messages precede the answer, even if both are ready.
         match first {
-            Some(answer) if said.is_empty() => return answered(answer),
+            Some(answer) if said.is_empty() => return json_answer(answer),
             Some(answer) => answering = Box::pin(std::future::ready(answer)),
             None => {}
         }
     }
-    response(Body::new(CallBody::new(guest, said, answering)))
+    event_stream_response(Body::new(CallStreamBody::new(guest, said, answering)))
 }
 
-fn answered(answer: Answer) -> Response {
+fn json_answer(answer: EncodedResponse) -> Response {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
     json_response(status, answer.message)
 }

@@ -1,4 +1,4 @@
-//! Sessions of the legacy era: found by an id that is not a secret, checked against the caller on every use.
+//! Legacy sessions over HTTP. A session id is not a secret: the caller is checked on every use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,50 +12,49 @@ use parking_lot::Mutex;
 use rung_auth::Permit;
 use rung_tool::Change;
 
-use super::door::single;
-use super::post::Accepts;
-use super::stream::{Guest, Stream};
-use super::{App, not_allowed};
-use crate::exchange::Outlet as _;
+use super::guard::single_header;
+use super::post::AcceptedTypes;
+use super::stream::{SessionStream, StreamAccess};
+use super::{HttpApp, method_not_allowed};
 use crate::headers::VERSION;
-use crate::server::Server;
-use crate::session::{Running, Session};
+use crate::request_context::ResponseSink as _;
+use crate::server::McpServer;
+use crate::session::{LegacySession, RunningRequests};
 use crate::tasks::now_ms;
-use crate::version::Version;
+use crate::version::ProtocolVersion;
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// A session nobody used for this long ends.
+/// Milliseconds after which an unused session ends.
 const IDLE_MS: u64 = 30 * 60 * 1_000;
-/// Sessions at once; the one that was used least recently makes room.
+/// Maximum number of sessions. At the limit, the least recently used one is ended.
 const MAX_SESSIONS: usize = 10_000;
-/// Streams of a session that can still be fetched again when they are over.
+/// Finished streams of a session that can still be resumed.
 const MAX_STREAMS: usize = 16;
-/// Events that wait for a client to open the stream that belongs to no request.
-const MAX_STANDING: usize = 64;
-/// How often is looked for sessions that have ended.
-const TEND: Duration = Duration::from_mins(1);
-/// The stream that belongs to no request.
-const STANDING: u64 = 0;
+/// Events that are kept until a client opens the standalone stream.
+const MAX_STANDALONE_EVENTS: usize = 64;
+/// Interval of the check for unused sessions.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_mins(1);
+/// Number of the standalone stream, which belongs to no request.
+const STANDALONE_STREAM: u64 = 0;
 
-/// A session over HTTP.
 pub(crate) struct HttpSession {
-    pub(super) session: Arc<Session>,
-    pub(super) running: Running,
-    streams: Mutex<HashMap<u64, Arc<Stream>>>,
+    pub(super) session: Arc<LegacySession>,
+    pub(super) running: RunningRequests,
+    streams: Mutex<HashMap<u64, Arc<SessionStream>>>,
     next_stream: AtomicU64,
     used_ms: AtomicU64,
 }
 
 impl HttpSession {
-    /// A stream for one request. It is known to the session once it is kept.
-    pub(super) fn new_stream(&self) -> Arc<Stream> {
-        Stream::new(self.next_stream.fetch_add(1, Ordering::Relaxed))
+    /// Creates a stream for one request. The session finds it only once it is kept.
+    pub(super) fn new_stream(&self) -> Arc<SessionStream> {
+        SessionStream::new(self.next_stream.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Keeps a stream, so that a client can come back to it.
-    pub(super) fn keep(&self, stream: Arc<Stream>) {
+    /// Keeps a stream, so that a client can resume it.
+    pub(super) fn keep_stream(&self, stream: Arc<SessionStream>) {
         let mut streams = self.streams.lock();
         streams.insert(stream.number, stream);
         let over = streams.values().filter(|stream| stream.is_finished());
@@ -68,18 +67,18 @@ impl HttpSession {
         }
     }
 
-    fn stream(&self, number: u64) -> Option<Arc<Stream>> {
-        if number == STANDING {
-            return Some(self.standing());
+    fn stream(&self, number: u64) -> Option<Arc<SessionStream>> {
+        if number == STANDALONE_STREAM {
+            return Some(self.standalone_stream());
         }
         self.streams.lock().get(&number).cloned()
     }
 
-    fn standing(&self) -> Arc<Stream> {
+    fn standalone_stream(&self) -> Arc<SessionStream> {
         let mut streams = self.streams.lock();
         streams
-            .entry(STANDING)
-            .or_insert_with(|| Stream::new(STANDING))
+            .entry(STANDALONE_STREAM)
+            .or_insert_with(|| SessionStream::new(STANDALONE_STREAM))
             .clone()
     }
 
@@ -93,7 +92,7 @@ impl HttpSession {
 
     fn end(&self) {
         self.running.cancel_all();
-        self.session.hang_up();
+        self.session.close();
         for stream in self.streams.lock().values() {
             stream.finish(None);
         }
@@ -102,16 +101,16 @@ impl HttpSession {
 
 /// Why a request has no session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoSession {
-    NotNamed,
+pub(super) enum SessionError {
+    MissingId,
     Unknown,
-    OtherVersion,
+    UnsupportedVersion,
 }
 
-impl IntoResponse for NoSession {
+impl IntoResponse for SessionError {
     fn into_response(self) -> Response {
         let (status, why) = match self {
-            Self::NotNamed => (
+            Self::MissingId => (
                 StatusCode::BAD_REQUEST,
                 "Mcp-Session-Id is missing: send initialize first, or name the protocol version in params._meta\n",
             ),
@@ -119,44 +118,43 @@ impl IntoResponse for NoSession {
                 StatusCode::NOT_FOUND,
                 "no such session: send initialize again\n",
             ),
-            Self::OtherVersion => (
+            Self::UnsupportedVersion => (
                 StatusCode::BAD_REQUEST,
-                "MCP-Protocol-Version names no version with sessions\n",
+                "MCP-Protocol-Version must name a protocol version that has sessions\n",
             ),
         };
         (status, why).into_response()
     }
 }
 
-/// The sessions there are.
-pub(crate) struct Sessions {
+pub(crate) struct SessionTable {
     all: Mutex<HashMap<String, Arc<HttpSession>>>,
-    server: Server,
+    server: McpServer,
 }
 
-impl Sessions {
-    pub(super) fn new(server: Server) -> Self {
+impl SessionTable {
+    pub(super) fn new(server: McpServer) -> Self {
         Self {
             all: Mutex::default(),
             server,
         }
     }
 
-    /// Opens one, and gives its id.
-    pub(super) fn open(&self, session: Arc<Session>) -> Option<String> {
+    /// Adds a session and returns its id. `None` if the system has no randomness.
+    pub(super) fn insert(&self, session: Arc<LegacySession>) -> Option<String> {
         let mut bits = [0; 20];
         getrandom::fill(&mut bits).ok()?;
         let id = BASE32_NOPAD.encode(&bits).to_lowercase();
         let session = Arc::new(HttpSession {
             session,
-            running: Running::default(),
+            running: RunningRequests::default(),
             streams: Mutex::default(),
-            next_stream: AtomicU64::new(STANDING + 1),
+            next_stream: AtomicU64::new(STANDALONE_STREAM + 1),
             used_ms: AtomicU64::new(now_ms()),
         });
         let mut all = self.all.lock();
         if all.len() >= MAX_SESSIONS {
-            // Whoever opens many makes room among their own; only who has none takes another's.
+            // A caller's own sessions are ended first, and another caller's only if it has none.
             let used = |session: &HttpSession| session.used_ms.load(Ordering::Relaxed);
             let oldest = all.iter().min_by_key(|(_, other)| {
                 let own = other.session.permit == session.session.permit;
@@ -168,28 +166,28 @@ impl Sessions {
             }
         }
         all.insert(id.clone(), session);
-        self.count(all.len());
+        self.update_gauge(all.len());
         Some(id)
     }
 
-    /// The session that `headers` name, if it is `permit`'s. Another's is told as one that never was.
+    /// Returns the session that `headers` name, if it belongs to `permit`. Another caller's is reported as unknown.
     pub(super) fn find(
         &self,
         headers: &HeaderMap,
         permit: &Permit,
-    ) -> Result<Arc<HttpSession>, NoSession> {
+    ) -> Result<Arc<HttpSession>, SessionError> {
         if !headers.contains_key(&SESSION_ID) {
-            return Err(NoSession::NotNamed);
+            return Err(SessionError::MissingId);
         }
-        let id = single(headers, &SESSION_ID).unwrap_or_default();
+        let id = single_header(headers, &SESSION_ID).unwrap_or_default();
         let found = self.all.lock().get(id).cloned();
         let mine = found.filter(|session| session.session.permit == *permit);
-        let session = mine.ok_or(NoSession::Unknown)?;
-        // A client may leave the version out; one that names it names one that has sessions.
+        let session = mine.ok_or(SessionError::Unknown)?;
+        // A client may omit the version; if it names one, that version must have sessions.
         if headers.contains_key(VERSION) {
-            let known = single(headers, &VERSION).and_then(Version::of);
-            if known.is_none_or(Version::is_modern) {
-                return Err(NoSession::OtherVersion);
+            let known = single_header(headers, &VERSION).and_then(ProtocolVersion::parse);
+            if known.is_none_or(ProtocolVersion::is_modern) {
+                return Err(SessionError::UnsupportedVersion);
             }
         }
         session.used_ms.store(now_ms(), Ordering::Relaxed);
@@ -197,30 +195,30 @@ impl Sessions {
     }
 
     fn close(&self, headers: &HeaderMap) {
-        let id = single(headers, &SESSION_ID).unwrap_or_default();
+        let id = single_header(headers, &SESSION_ID).unwrap_or_default();
         let mut all = self.all.lock();
         let closed = all.remove(id);
-        // The table gives back what many sessions made it take.
+        // Releases the memory of a table that was once larger.
         if all.len() < all.capacity() / 4 {
             all.shrink_to_fit();
         }
-        self.count(all.len());
+        self.update_gauge(all.len());
         drop(all);
         if let Some(session) = closed {
             session.end();
         }
     }
 
-    fn count(&self, sessions: usize) {
+    fn update_gauge(&self, sessions: usize) {
         let sessions = i64::try_from(sessions).unwrap_or(i64::MAX);
         self.server.0.metrics.sessions.set(sessions);
     }
 
-    /// Tells sessions of changes, and ends those that nobody uses, until the server stops.
-    pub(super) async fn tend(&self) {
-        let changes = &self.server.0.offer.changes;
-        let mut changes = changes.as_ref().map(rung_tool::Changes::listen);
-        let mut tick = tokio::time::interval(TEND);
+    /// Sends changes to the sessions and ends unused ones, until the server shuts down.
+    pub(super) async fn maintain(&self) {
+        let changes = &self.server.0.config.changes;
+        let mut changes = changes.as_ref().map(rung_tool::ChangeSender::subscribe);
+        let mut tick = tokio::time::interval(MAINTENANCE_INTERVAL);
         loop {
             let next = async {
                 match &mut changes {
@@ -229,25 +227,25 @@ impl Sessions {
                 }
             };
             tokio::select! {
-                change = next => self.tell(&change),
+                change = next => self.send_change(&change),
                 _ = tick.tick() => self.end_idle(),
                 () = self.server.0.shutdown.cancelled() => break,
             }
         }
-        // Streams that wait for nothing would keep their connections open for ever.
+        // Open streams would keep their connections open forever.
         for session in self.all.lock().values() {
-            session.standing().finish(None);
-            session.session.hang_up();
+            session.standalone_stream().finish(None);
+            session.session.close();
         }
     }
 
-    fn tell(&self, change: &Change) {
+    fn send_change(&self, change: &Change) {
         let all: Vec<_> = self.all.lock().values().cloned().collect();
         for session in all {
-            for message in session.session.told(change) {
-                let standing = session.standing();
-                standing.say(message);
-                standing.limit(MAX_STANDING);
+            for message in session.session.messages_for(change) {
+                let standing = session.standalone_stream();
+                standing.send_lossy(message);
+                standing.limit(MAX_STANDALONE_EVENTS);
             }
         }
     }
@@ -265,50 +263,50 @@ impl Sessions {
         if all.len() < all.capacity() / 4 {
             all.shrink_to_fit();
         }
-        self.count(all.len());
+        self.update_gauge(all.len());
     }
 }
 
-/// Opens the stream that belongs to no request, or goes on with one that was lost.
-pub(super) fn get(app: &Arc<App>, permit: Permit, headers: &HeaderMap) -> Response {
-    let Some(sessions) = app.sessions_of(&permit) else {
-        return not_allowed("POST");
+/// Opens the standalone stream, or resumes the stream of `Last-Event-ID`.
+pub(super) fn open_stream(app: &Arc<HttpApp>, permit: Permit, headers: &HeaderMap) -> Response {
+    let Some(sessions) = app.sessions_for(&permit) else {
+        return method_not_allowed("POST");
     };
     let session = match sessions.find(headers, &permit) {
         Ok(session) => session,
         Err(none) => return none.into_response(),
     };
-    if !Accepts::of(headers).is_some_and(|accepts| accepts.stream) {
+    if !AcceptedTypes::from_headers(headers).is_some_and(|accepts| accepts.stream) {
         let why = "GET opens a stream: accept text/event-stream\n";
         return (StatusCode::NOT_ACCEPTABLE, why).into_response();
     }
-    let guest = Guest {
+    let guest = StreamAccess {
         app: app.clone(),
         permit,
     };
-    let Some(last) = single(headers, &LAST_EVENT_ID) else {
-        return session.standing().read(guest, None, false);
+    let Some(last) = single_header(headers, &LAST_EVENT_ID) else {
+        return session.standalone_stream().open_reader(guest, None, false);
     };
     let seen = last
         .split_once('-')
         .and_then(|(stream, number)| Some((stream.parse().ok()?, number.parse().ok()?)));
     let found =
         seen.and_then(|(stream, number): (u64, u64)| Some((session.stream(stream)?, number)));
-    // Not as absent: to a client that names its session, that would mean that the session is gone.
+    // Not 404: to a client that names its session, that would mean that the session is gone.
     match found {
-        Some((stream, number)) => stream.read(guest, Some(number), false),
+        Some((stream, number)) => stream.open_reader(guest, Some(number), false),
         None => (
             StatusCode::BAD_REQUEST,
-            "this stream is over and forgotten\n",
+            "this stream has ended and cannot be resumed\n",
         )
             .into_response(),
     }
 }
 
 /// Ends a session.
-pub(super) fn delete(app: &App, permit: &Permit, headers: &HeaderMap) -> Response {
-    let Some(sessions) = app.sessions_of(permit) else {
-        return not_allowed("POST");
+pub(super) fn delete_session(app: &HttpApp, permit: &Permit, headers: &HeaderMap) -> Response {
+    let Some(sessions) = app.sessions_for(permit) else {
+        return method_not_allowed("POST");
     };
     match sessions.find(headers, permit) {
         Ok(_) => {

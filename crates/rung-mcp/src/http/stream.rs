@@ -1,7 +1,7 @@
-//! What goes out as server-sent events.
+//! Server-sent event streams.
 //!
-//! A session's stream is a log that is read from any place: by the reply that opened it, or by a client that lost
-//! that reply and comes back for the rest. A modern reply has no past; it ends with its connection.
+//! A session's stream is a log that can be read from any event: by the response that opened it, or by a client that
+//! lost that response and resumes it. A modern response cannot be resumed; it ends with its connection.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -19,60 +19,60 @@ use parking_lot::Mutex;
 use rung_auth::Permit;
 use tokio::time::{Instant, Sleep};
 
-use super::App;
-use crate::exchange::Outlet;
-use crate::server::Answering;
+use super::HttpApp;
+use crate::request_context::ResponseSink;
+use crate::server::ResponseFuture;
 
-/// A line that says nothing goes out this often, so that nobody in between takes the connection for dead.
+/// Interval of empty comments, which keep intermediaries from closing the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Milliseconds after which a client that lost its stream should come back.
+/// Milliseconds after which a client that lost its stream should reconnect.
 const RETRY_MS: u32 = 1_000;
-/// Bytes that a stream remembers; the oldest events make room.
+/// Bytes of events that a stream keeps. Beyond that, the oldest events are dropped.
 const MAX_LOG_BYTES: usize = 8 << 20;
-/// Messages of a modern reply that wait to be sent; what comes beyond is dropped, except the answer.
+/// Messages that a modern response buffers. Further messages are dropped, except the answer.
 const MAX_WAITING: usize = 256;
 
-/// The stream of one legacy request, or the one that belongs to none.
+/// The stream of one legacy request, or the standalone stream of a session.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct SessionStream {
     pub(super) number: u64,
-    state: Mutex<Log>,
+    state: Mutex<EventLog>,
 }
 
 #[derive(Debug, Default)]
-struct Log {
-    /// Events, and the number of the first that is remembered. The first of all is number one.
+struct EventLog {
+    /// Events, and the number of the oldest one that is kept. Numbers start at 1.
     events: VecDeque<Bytes>,
-    first: u64,
+    first_number: u64,
     bytes: usize,
-    /// The next to be sent to whoever reads without saying from where.
-    unread: u64,
-    finished: bool,
-    /// The last event is the answer.
-    answered: bool,
-    /// Whoever reads now; one that was here before has gone.
-    reader: u64,
-    /// Whoever reads next, or now, is to come back later.
-    hung_up: bool,
+    /// Number of the next event for a reader that names no event.
+    next_unread: u64,
+    is_finished: bool,
+    /// True if the last event is the answer.
+    has_answer: bool,
+    /// Number of the current reader. Earlier readers are ended.
+    current_reader: u64,
+    /// True if the current or next reader is to be ended and has to reconnect.
+    is_hung_up: bool,
     waker: Option<Waker>,
 }
 
-/// What a reply can begin with.
-pub(super) enum First {
-    /// The answer, and nothing else was said.
+/// What a response begins with.
+pub(super) enum ResponseStart {
+    /// The answer, with no other message.
     Answer(Bytes),
-    /// Something comes first.
+    /// Other events, or a hang-up: an event stream is needed.
     Events,
-    /// Nothing will be said: the request was cancelled.
-    Nothing,
+    /// Nothing: the request was cancelled.
+    Cancelled,
 }
 
-impl Stream {
+impl SessionStream {
     pub(super) fn new(number: u64) -> Arc<Self> {
-        let log = Log {
-            first: 1,
-            unread: 1,
-            ..Log::default()
+        let log = EventLog {
+            first_number: 1,
+            next_unread: 1,
+            ..EventLog::default()
         };
         Arc::new(Self {
             number,
@@ -80,45 +80,45 @@ impl Stream {
         })
     }
 
-    /// The last word, if there is one. There is only one.
+    /// Ends the stream, with the answer if there is one. Only the first answer counts.
     pub(super) fn finish(&self, answer: Option<Vec<u8>>) {
         let mut log = self.state.lock();
-        if let Some(answer) = answer.filter(|_| !log.finished) {
-            push(&mut log, answer);
-            log.answered = true;
+        if let Some(answer) = answer.filter(|_| !log.is_finished) {
+            push_event(&mut log, answer);
+            log.has_answer = true;
         }
-        log.finished = true;
+        log.is_finished = true;
         wake(&mut log);
     }
 
-    /// Forgets what a reader would have to come back for.
+    /// Drops all but the latest `events`.
     pub(super) fn limit(&self, events: usize) {
         let mut log = self.state.lock();
         while log.events.len() > events {
-            forget_first(&mut log);
+            drop_oldest(&mut log);
         }
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        self.state.lock().finished
+        self.state.lock().is_finished
     }
 
     pub(super) fn is_read(&self) -> bool {
         self.state.lock().waker.is_some()
     }
 
-    /// Waits until it is known how the reply begins.
-    pub(super) async fn first(&self) -> First {
+    /// Waits until it is known what the response begins with.
+    pub(super) async fn wait_for_start(&self) -> ResponseStart {
         std::future::poll_fn(|context| {
             let mut log = self.state.lock();
-            Poll::Ready(match (log.finished, log.events.len()) {
-                (true, 0) => First::Nothing,
-                (true, 1) if log.first == 1 && log.answered && !log.hung_up => {
-                    First::Answer(log.events[0].clone())
+            Poll::Ready(match (log.is_finished, log.events.len()) {
+                (true, 0) => ResponseStart::Cancelled,
+                (true, 1) if log.first_number == 1 && log.has_answer && !log.is_hung_up => {
+                    ResponseStart::Answer(log.events[0].clone())
                 }
-                // Whoever hangs up wants a stream to hang up on.
-                (_, 1..) => First::Events,
-                (false, 0) if log.hung_up => First::Events,
+                // A call that hangs up needs a stream to end.
+                (_, 1..) => ResponseStart::Events,
+                (false, 0) if log.is_hung_up => ResponseStart::Events,
                 (false, 0) => {
                     log.waker = Some(context.waker().clone());
                     return Poll::Pending;
@@ -128,12 +128,12 @@ impl Stream {
         .await
     }
 
-    /// Waits for the last word.
-    pub(super) async fn answer(&self) -> Option<Bytes> {
+    /// Waits for the answer. `None` if the stream ends without one.
+    pub(super) async fn wait_for_answer(&self) -> Option<Bytes> {
         std::future::poll_fn(|context| {
             let mut log = self.state.lock();
-            if log.finished {
-                return Poll::Ready(log.events.back().filter(|_| log.answered).cloned());
+            if log.is_finished {
+                return Poll::Ready(log.events.back().filter(|_| log.has_answer).cloned());
             }
             log.waker = Some(context.waker().clone());
             Poll::Pending
@@ -141,92 +141,92 @@ impl Stream {
         .await
     }
 
-    /// Reads from behind event `after`, or what nobody has read yet. Whoever read before reads no more.
-    pub(super) fn read(
+    /// Reads the events after number `after`, or those not read yet. Ends the previous reader.
+    pub(super) fn open_reader(
         self: &Arc<Self>,
-        guest: Guest,
+        guest: StreamAccess,
         after: Option<u64>,
         primed: bool,
     ) -> Response {
         let mut log = self.state.lock();
-        log.reader += 1;
+        log.current_reader += 1;
         wake(&mut log);
-        let next = after.map_or(log.unread, |after| after.saturating_add(1));
+        let next = after.map_or(log.next_unread, |after| after.saturating_add(1));
         let prime = format!("id: {}-0\nretry: {RETRY_MS}\ndata: \n\n", self.number);
-        let body = LogBody {
-            guest,
+        let body = EventLogBody {
+            access: guest,
             stream: self.clone(),
-            reader: log.reader,
+            reader: log.current_reader,
             next,
             prime: primed.then(|| prime.into()),
-            quiet: quiet(),
+            quiet: keep_alive_timer(),
         };
-        response(Body::new(body))
+        event_stream_response(Body::new(body))
     }
 }
 
-/// Adds an event; the oldest make room.
-fn push(log: &mut Log, message: Vec<u8>) {
+/// Adds an event, and drops the oldest beyond [`MAX_LOG_BYTES`].
+fn push_event(log: &mut EventLog, message: Vec<u8>) {
     log.bytes += message.len();
     log.events.push_back(message.into());
     while log.bytes > MAX_LOG_BYTES && log.events.len() > 1 {
-        forget_first(log);
+        drop_oldest(log);
     }
     wake(log);
 }
 
-fn forget_first(log: &mut Log) {
+fn drop_oldest(log: &mut EventLog) {
     let gone = log.events.pop_front().map_or(0, |event| event.len());
     log.bytes -= gone;
-    log.first += 1;
+    log.first_number += 1;
 }
 
-fn wake(log: &mut Log) {
+fn wake(log: &mut EventLog) {
     if let Some(waker) = log.waker.take() {
         waker.wake();
     }
 }
 
-impl Outlet for Stream {
-    fn say(&self, message: Vec<u8>) {
-        push(&mut self.state.lock(), message);
+impl ResponseSink for SessionStream {
+    fn send_lossy(&self, message: Vec<u8>) {
+        push_event(&mut self.state.lock(), message);
     }
 
-    fn insist(&self, message: Vec<u8>) {
-        self.say(message);
+    fn send(&self, message: Vec<u8>) {
+        self.send_lossy(message);
     }
 
-    /// Whoever reads is let go; they come back with the last event they have seen.
-    fn hang_up(&self) {
+    /// Ends the current reader, whose client reconnects with the last event that it has seen.
+    fn disconnect(&self) {
         let mut log = self.state.lock();
-        log.hung_up = true;
+        log.is_hung_up = true;
         wake(&mut log);
     }
 }
 
-/// Whoever reads a stream, for as long as they are let in.
-pub(super) struct Guest {
-    pub(super) app: Arc<App>,
+/// The permit of a stream's reader. The stream ends when the permit does.
+pub(super) struct StreamAccess {
+    pub(super) app: Arc<HttpApp>,
     pub(super) permit: Permit,
 }
 
-impl Guest {
-    fn is_let_in(&self) -> bool {
-        self.app.door.still_admits(&self.permit)
+impl StreamAccess {
+    fn is_still_valid(&self) -> bool {
+        self.app.guard.is_still_valid(&self.permit)
     }
 }
 
-/// A log, as somebody reads it.
-struct LogBody {
-    guest: Guest,
-    stream: Arc<Stream>,
+/// Response body of one reader of a log.
+struct EventLogBody {
+    access: StreamAccess,
+    stream: Arc<SessionStream>,
     reader: u64,
     next: u64,
     prime: Option<Bytes>,
     quiet: Pin<Box<Sleep>>,
 }
 
-impl hyper::body::Body for LogBody {
+impl hyper::body::Body for EventLogBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -239,60 +239,66 @@ impl hyper::body::Body for LogBody {
         }
         let stream = self.stream.clone();
         let mut log = stream.state.lock();
-        if log.reader != self.reader || std::mem::take(&mut log.hung_up) || !self.guest.is_let_in()
+        if log.current_reader != self.reader
+            || std::mem::take(&mut log.is_hung_up)
+            || !self.access.is_still_valid()
         {
             return Poll::Ready(None);
         }
-        // What is no longer remembered is skipped.
-        let next = self.next.max(log.first);
-        let at = usize::try_from(next - log.first).unwrap_or(usize::MAX);
+        // Dropped events are skipped.
+        let next = self.next.max(log.first_number);
+        let at = usize::try_from(next - log.first_number).unwrap_or(usize::MAX);
         if let Some(event) = log.events.get(at) {
             let frame = event_frame(Some((stream.number, next)), event);
             self.next = next + 1;
-            log.unread = log.unread.max(next + 1);
+            log.next_unread = log.next_unread.max(next + 1);
             return Poll::Ready(Some(Ok(frame)));
         }
-        if log.finished {
+        if log.is_finished {
             return Poll::Ready(None);
         }
         log.waker = Some(context.waker().clone());
         drop(log);
-        poll_quiet(&mut self.quiet, context)
+        poll_keep_alive(&mut self.quiet, context)
     }
 }
 
-/// A reader that is gone waits for nothing.
-impl Drop for LogBody {
+/// Clears the waker of the reader that is gone.
+impl Drop for EventLogBody {
     fn drop(&mut self) {
         let mut log = self.stream.state.lock();
-        if log.reader == self.reader {
+        if log.current_reader == self.reader {
             log.waker = None;
         }
     }
 }
 
-/// A modern reply: what is said on the way, then the answer. Dropped, it drops the call.
-pub(super) struct CallBody {
-    guest: Guest,
-    said: Arc<Said>,
-    answering: Option<Answering>,
+/// Body of a modern response: messages, then the answer. Dropping it drops the call.
+pub(super) struct CallStreamBody {
+    access: StreamAccess,
+    buffer: Arc<EventBuffer>,
+    response: Option<ResponseFuture>,
     answer: Option<Vec<u8>>,
     quiet: Pin<Box<Sleep>>,
 }
 
-impl CallBody {
-    pub(super) fn new(guest: Guest, said: Arc<Said>, answering: Answering) -> Self {
+impl CallStreamBody {
+    pub(super) fn new(
+        access: StreamAccess,
+        buffer: Arc<EventBuffer>,
+        answering: ResponseFuture,
+    ) -> Self {
         Self {
-            guest,
-            said,
-            answering: Some(answering),
+            access,
+            buffer,
+            response: Some(answering),
             answer: None,
-            quiet: quiet(),
+            quiet: keep_alive_timer(),
         }
     }
 }
 
-impl hyper::body::Body for CallBody {
+impl hyper::body::Body for CallStreamBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -300,24 +306,24 @@ impl hyper::body::Body for CallBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if !self.guest.is_let_in() {
+        if !self.access.is_still_valid() {
             return Poll::Ready(None);
         }
-        if let Some(answering) = &mut self.answering
+        if let Some(answering) = &mut self.response
             && let Poll::Ready(answer) = answering.as_mut().poll(context)
         {
             self.answer = Some(answer.message);
-            self.answering = None;
+            self.response = None;
         }
-        // What was said on the way goes before the answer.
-        if let Poll::Ready(message) = self.said.poll_next(context) {
+        // Buffered messages precede the answer.
+        if let Poll::Ready(message) = self.buffer.poll_next(context) {
             return Poll::Ready(Some(Ok(event_frame(None, &message))));
         }
-        if self.answering.is_none() {
+        if self.response.is_none() {
             let answer = self.answer.take();
             return Poll::Ready(answer.map(|answer| Ok(event_frame(None, &answer))));
         }
-        poll_quiet(&mut self.quiet, context)
+        poll_keep_alive(&mut self.quiet, context)
     }
 }
 
@@ -327,17 +333,17 @@ fn event_frame(id: Option<(u64, u64)>, message: &[u8]) -> Frame<Bytes> {
         event.extend_from_slice(format!("id: {stream}-{number}\n").as_bytes());
     }
     event.extend_from_slice(b"event: message\ndata: ");
-    // A message is one line: no JSON of ours, and none that came as a line, holds a bare line break.
+    // A message is one line: neither Rung's own JSON nor JSON received as a line contains a bare line break.
     event.extend_from_slice(message);
     event.extend_from_slice(b"\n\n");
     Frame::data(event.into())
 }
 
-fn quiet() -> Pin<Box<Sleep>> {
+fn keep_alive_timer() -> Pin<Box<Sleep>> {
     Box::pin(tokio::time::sleep(KEEP_ALIVE))
 }
 
-fn poll_quiet(
+fn poll_keep_alive(
     quiet: &mut Pin<Box<Sleep>>,
     context: &mut Context<'_>,
 ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
@@ -345,13 +351,13 @@ fn poll_quiet(
         return Poll::Pending;
     }
     quiet.as_mut().reset(Instant::now() + KEEP_ALIVE);
-    // Registers for the next time.
+    // Registers the waker for the next comment.
     let _pending = quiet.as_mut().poll(context);
     Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": \n\n")))))
 }
 
-/// A reply that is a stream.
-pub(super) fn response(body: Body) -> Response {
+/// Returns a response with an event stream as its body.
+pub(super) fn event_stream_response(body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
@@ -367,17 +373,17 @@ pub(super) fn response(body: Body) -> Response {
     response
 }
 
-/// What is said on the way to a modern answer. Whoever does not keep up misses some of it.
+/// Messages before the answer of a modern request. A client that does not keep up misses some.
 #[derive(Debug, Default)]
-pub(super) struct Said(Mutex<Queue>);
+pub(super) struct EventBuffer(Mutex<BufferedEvents>);
 
 #[derive(Debug, Default)]
-struct Queue {
+struct BufferedEvents {
     messages: VecDeque<Vec<u8>>,
     waker: Option<Waker>,
 }
 
-impl Said {
+impl EventBuffer {
     pub(super) fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -386,8 +392,8 @@ impl Said {
         self.0.lock().messages.is_empty()
     }
 
-    /// Waits until something was said.
-    pub(super) async fn any(&self) {
+    /// Waits until a message is buffered.
+    pub(super) async fn wait_until_filled(&self) {
         std::future::poll_fn(|context| {
             let mut queue = self.0.lock();
             if queue.messages.is_empty() {
@@ -409,8 +415,8 @@ impl Said {
     }
 }
 
-impl Outlet for Said {
-    fn say(&self, message: Vec<u8>) {
+impl ResponseSink for EventBuffer {
+    fn send_lossy(&self, message: Vec<u8>) {
         let mut queue = self.0.lock();
         if queue.messages.len() < MAX_WAITING {
             queue.messages.push_back(message);
@@ -420,8 +426,8 @@ impl Outlet for Said {
         }
     }
 
-    /// A modern call asks by ending: nothing on the way is a question.
-    fn insist(&self, message: Vec<u8>) {
-        self.say(message);
+    /// A modern question ends its request, so no buffered message is one, and all may be dropped.
+    fn send(&self, message: Vec<u8>) {
+        self.send_lossy(message);
     }
 }

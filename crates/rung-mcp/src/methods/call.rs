@@ -1,5 +1,5 @@
-//! What runs something of ours: a tool, the reading of a resource, the filling in of a prompt. Each of them may
-//! tell and ask its caller on the way.
+//! Methods that run a source: tool calls, resource reads and prompts. Each may send messages and questions to its
+//! client before the answer.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,152 +7,165 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use rung_fault::{Code, Detail, Fault};
-use rung_tool::{Answers, Call, Names, Question, Served, TaskUse, Trace};
+use rung_tool::{Answers, Call, NameStyle, Question, SourceResult, TaskUse, Trace};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Begun, read};
-use crate::client::{Client, Meta, TASKS, invalid, required};
-use crate::envelope::{Id, RELATED, code, json};
-use crate::exchange::{End, Exchange, Line, Opening, Outlet, Run};
+use super::{MethodResult, parse_params};
+use crate::client::{
+    ClientContext, RequestMeta, TASKS_EXTENSION, invalid_field, required_capability,
+};
+use crate::envelope::{RELATED_TASK, RequestId, code, to_json};
 use crate::headers;
-use crate::held::{self, Ticket, Waiting};
-use crate::refusal::{Refusal, Result};
-use crate::server::{Body, Request, Server};
+use crate::protocol_error::{ProtocolError, Result};
+use crate::request_context::{
+    CallFuture, DriveOutcome, RequestContext, RequestOpening, ResponseChannel, ResponseSink,
+};
+use crate::server::{McpServer, ResultBody, RpcRequest};
 use crate::splice;
-use crate::tasks::{Next, Record, now_ms, questions};
-use crate::version::Version;
+use crate::suspended::{self, ResumeToken, SuspendedCallWaiter};
+use crate::tasks::{TaskRecord, TaskStep, input_requests, now_ms};
+use crate::version::ProtocolVersion;
 
-/// How long a client may take to answer what it was asked.
+/// Validity of a request state: the time that a client has for its answers.
 const STATE_TTL_MS: u64 = 60 * 60 * 1_000;
-const STATE: &str = "requestState";
+const STATE_PURPOSE: &str = "requestState";
 /// Bytes by which the id of a later request may be longer than that of the first.
 const LATER_ID_BYTES: usize = 40;
-/// What stands around the result of a task.
+/// Bytes around the result of a task.
 const TASK_BYTES: usize = 1_600;
-/// Bytes of an address that an error repeats.
+/// Bytes of a URI that an error repeats.
 const MAX_SHOWN_BYTES: usize = 300;
 
-/// What a client brings back to a request that asked something.
+/// Parameters that a client adds when it repeats a request with answers.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Again<'a> {
+struct RetryParams<'a> {
     #[serde(borrow)]
     input_responses: Option<&'a RawValue>,
     request_state: Option<String>,
 }
 
-/// What was answered in earlier rounds, sealed into the client's hands.
+/// Contents of `requestState`, which is sealed and carried by the client: the answers of earlier rounds.
 #[derive(Serialize, Deserialize)]
-struct State {
+struct RequestState {
     answers: Answers,
-    /// Which request it belongs to.
+    /// Digest of the request that the state belongs to.
     request: String,
     expires_ms: u64,
-    /// The run that waits for the answers, where it is held.
+    /// The suspended call that waits for the answers, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    held: Option<Ticket>,
+    held: Option<ResumeToken>,
 }
 
-/// A run that is about to begin.
-pub(super) struct Start {
-    server: Server,
-    client: Arc<Client>,
-    id: Id,
-    exchange: Arc<Exchange>,
-    /// What a state of this request is bound to, where it can have one.
+/// A call that is about to run.
+pub(super) struct PreparedCall {
+    server: McpServer,
+    client: Arc<ClientContext>,
+    id: RequestId,
+    context: Arc<RequestContext>,
+    /// The parameters that a request state is bound to. `None` for a legacy request.
     params: Option<Box<RawValue>>,
-    /// The run that this request brings answers for.
-    waiting: Option<Waiting>,
+    /// The suspended call that this request brings answers for.
+    resumed: Option<SuspendedCallWaiter>,
     trace: Option<Arc<Trace>>,
     wait: Option<Duration>,
 }
 
-impl Start {
+impl PreparedCall {
     pub(super) fn new(
-        server: Server,
-        client: Arc<Client>,
-        request: &Request<'_>,
-        meta: &Meta<'_>,
-        outlet: Arc<dyn Outlet>,
+        server: McpServer,
+        client: Arc<ClientContext>,
+        request: &RpcRequest<'_>,
+        meta: &RequestMeta<'_>,
+        outlet: Arc<dyn ResponseSink>,
     ) -> Result<Self> {
         let params = request.params.filter(|_| client.is_modern());
         let (given, ticket) = match params {
-            Some(params) => given(&server, &client, request.method, params)?,
+            Some(params) => carried_answers(&server, &client, request.method, params)?,
             None => (Answers::new(), None),
         };
         let progress_token = meta.progress_token.map(ToOwned::to_owned);
         let (given, waiting) = match ticket {
             None => (given, None),
             Some(ticket) => {
-                let line = Line {
-                    outlet: outlet.clone(),
+                let line = ResponseChannel {
+                    sink: outlet.clone(),
                     progress_token: progress_token.clone(),
                     log_level: client.log_level,
                 };
-                let waiting = server.0.held.resume(&ticket, given, line)?;
+                let waiting = server.0.suspended.resume(&ticket, given, line)?;
                 (Answers::new(), Some(waiting))
             }
         };
-        let opening = Opening {
+        let opening = RequestOpening {
             progress_token,
-            given,
+            carried_answers: given,
         };
         Ok(Self {
-            exchange: Exchange::new(client.clone(), outlet, opening),
+            context: RequestContext::new(client.clone(), outlet, opening),
             id: request.id.clone(),
             params: params.map(ToOwned::to_owned),
             server,
             client,
-            waiting,
+            resumed: waiting,
             trace: meta.trace(),
-            wait: meta.wait(),
+            wait: meta.wait_limit(),
         })
     }
 
-    fn call(&self) -> Call {
-        // What is held may be answered to another request, whose id is longer.
+    fn to_call(&self) -> Call {
+        // A suspended call may answer a later request, whose id is longer.
         let may_be_held = self.client.is_modern() && self.client.capabilities.can_any();
         let later_bytes = if may_be_held { LATER_ID_BYTES } else { 0 };
-        let around_bytes = self.server.around_bytes(&self.client, &self.id) + later_bytes;
+        let around_bytes = self.server.envelope_bytes(&self.client, &self.id) + later_bytes;
         Call {
             permit: self.client.permit.clone(),
-            budget: self.server.whole_budget(&self.client).less(around_bytes),
-            around_bytes,
+            budget: self.server.message_budget(&self.client).less(around_bytes),
+            envelope_bytes: around_bytes,
             rendering: self.client.rendering(),
             deadline: None,
-            names: Names::Dotted,
-            peer: self.exchange.clone(),
+            name_style: NameStyle::Dotted,
+            peer: self.context.clone(),
             trace: self.trace.clone(),
             wait: self.wait,
         }
     }
 
-    /// Runs, and answers with what came of it.
-    async fn run(self, method: &str, mut run: Run, dress: fn(Vec<u8>) -> Body) -> Result<Body> {
+    /// Runs the call, and returns its result, its questions or its task.
+    async fn run(
+        self,
+        method: &str,
+        mut run: CallFuture,
+        dress: fn(Vec<u8>) -> ResultBody,
+    ) -> Result<ResultBody> {
         let inner = &self.server.0;
         loop {
-            match self.exchange.drive(run).await {
-                End::Done(out) => return out.map(dress),
-                End::Asks(open) => {
-                    let answers = self.exchange.used();
-                    return Ok(self.asks(method, &open, answers, None));
+            match self.context.drive(run).await {
+                DriveOutcome::Completed(out) => return out.map(dress),
+                DriveOutcome::InputRequired(open) => {
+                    let answers = self.context.used_answers();
+                    return Ok(self.input_required(method, &open, answers, None));
                 }
-                End::Detaches(run) => {
+                DriveOutcome::Detached(run) => {
                     let tasks = &inner.tasks;
-                    let task = tasks.adopt(&self.client, &self.exchange, run).await?;
-                    return Ok(Body::Kind("task", task.named()));
+                    let task = tasks.adopt(&self.client, &self.context, run).await?;
+                    return Ok(ResultBody::Kind("task", task.to_summary()));
                 }
-                End::Holds(asking) => {
+                DriveOutcome::Suspended(asking) => {
                     let stop = inner.shutdown.clone();
-                    let held = inner.held.adopt(&self.client, &self.exchange, asking, stop);
+                    let held = inner
+                        .suspended
+                        .suspend(&self.client, &self.context, asking, stop);
                     match held {
-                        Ok(waiting) => return self.wait(method, waiting, dress).await,
-                        // It goes on without an answer.
+                        Ok(waiting) => {
+                            return self.wait_for_suspended(method, waiting, dress).await;
+                        }
+                        // The call continues, and its questions fail.
                         Err((fault, unheld)) => {
-                            self.exchange.desk().refuse(fault);
+                            self.context.pending_questions().refuse(fault);
                             run = unheld;
                         }
                     }
@@ -161,76 +174,76 @@ impl Start {
         }
     }
 
-    /// Waits for a run that is held, and answers with what it asks next or what came of it.
-    async fn wait(
+    /// Waits for a suspended call, and returns its next questions or its result.
+    async fn wait_for_suspended(
         &self,
         method: &str,
-        waiting: Waiting,
-        dress: fn(Vec<u8>) -> Body,
-    ) -> Result<Body> {
+        waiting: SuspendedCallWaiter,
+        dress: fn(Vec<u8>) -> ResultBody,
+    ) -> Result<ResultBody> {
         match waiting.next().await {
-            held::Next::Over(out) => out.map(dress),
-            held::Next::Ask(open, ticket) => {
-                Ok(self.asks(method, &open, Answers::new(), Some(ticket)))
+            suspended::SuspendedCallStep::Completed(out) => out.map(dress),
+            suspended::SuspendedCallStep::Ask(open, ticket) => {
+                Ok(self.input_required(method, &open, Answers::new(), Some(ticket)))
             }
         }
     }
 
-    /// Goes on with the run that this request brings answers for, if it does.
-    fn go_on(
+    /// Continues the suspended call that this request brings answers for. Returns `self` as the error if there is none.
+    fn resume(
         mut self,
         method: &'static str,
-        dress: fn(Vec<u8>) -> Body,
-    ) -> std::result::Result<Begun, Self> {
-        match self.waiting.take() {
+        dress: fn(Vec<u8>) -> ResultBody,
+    ) -> std::result::Result<MethodResult, Self> {
+        match self.resumed.take() {
             None => Err(self),
             Some(waiting) => {
-                let waited = async move { self.wait(method, waiting, dress).await };
-                Ok(Begun::later(waited))
+                let waited = async move { self.wait_for_suspended(method, waiting, dress).await };
+                Ok(MethodResult::deferred(waited))
             }
         }
     }
 
-    /// Questions, with the state to bring their answers with.
-    fn asks(
+    /// Returns the questions, with the request state to return with the answers.
+    fn input_required(
         &self,
         method: &str,
         open: &[(String, Question)],
         answers: Answers,
-        held: Option<Ticket>,
-    ) -> Body {
+        held: Option<ResumeToken>,
+    ) -> ResultBody {
         let params = self.params.as_deref();
-        let state = State {
+        let state = RequestState {
             answers,
             request: params
-                .map(|params| digest(method, params))
+                .map(|params| request_digest(method, params))
                 .unwrap_or_default(),
             expires_ms: now_ms() + STATE_TTL_MS,
             held,
         };
-        let bound = self.client.bound();
-        let state = self.server.0.offer.key.seal(STATE, &bound, &state);
-        let asked = json!({"inputRequests": questions(open), "requestState": state});
-        Body::Kind("input_required", json(&asked).into_bytes())
+        let bound = self.client.binding();
+        let state = self.server.0.config.key.seal(STATE_PURPOSE, &bound, &state);
+        let asked = json!({"inputRequests": input_requests(open), "requestState": state});
+        ResultBody::Kind("input_required", to_json(&asked).into_bytes())
     }
 
-    /// Goes on as a task from the start, as a client of 2025-11-25 asks for it.
-    async fn run_as_task(self, run: Run) -> Result<Body> {
+    /// Runs the call as a task from its start, as a client of 2025-11-25 requests it.
+    async fn run_as_task(self, run: CallFuture) -> Result<ResultBody> {
         let tasks = &self.server.0.tasks;
-        let task = tasks.adopt(&self.client, &self.exchange, run).await?;
-        let made = json(&json!({"task": task.legacy()}));
-        Ok(Body::Complete(made.into_bytes()))
+        let task = tasks.adopt(&self.client, &self.context, run).await?;
+        let made = to_json(&json!({"task": task.to_legacy()}));
+        Ok(ResultBody::Complete(made.into_bytes()))
     }
 }
 
-/// Which request it is: by what it asks for, however that is written.
-fn digest(method: &str, params: &RawValue) -> String {
+/// Returns a digest of the request, which does not depend on how its JSON is written.
+fn request_digest(method: &str, params: &RawValue) -> String {
     let mut params: Value = serde_json::from_str(params.get()).unwrap_or_default();
     if let Some(params) = params.as_object_mut() {
         for carried in ["_meta", "inputResponses", "requestState"] {
             params.shift_remove(carried);
         }
-        // Nothing is nothing, whether it is said or not.
+        // Empty or `null` arguments count as absent.
         let nothing =
             |value: &Value| value.is_null() || value.as_object().is_some_and(Map::is_empty);
         if params.get("arguments").is_some_and(nothing) {
@@ -238,34 +251,38 @@ fn digest(method: &str, params: &RawValue) -> String {
         }
     }
     params.sort_all_objects();
-    HEXLOWER.encode(&Sha256::digest(json(&(method, params))))
+    HEXLOWER.encode(&Sha256::digest(to_json(&(method, params))))
 }
 
-/// The answers that came with the request, and those of earlier rounds; or the run that they are for.
-fn given(
-    server: &Server,
-    client: &Client,
+/// Returns the answers of this and of earlier rounds, and the token of the suspended call that they are for.
+fn carried_answers(
+    server: &McpServer,
+    client: &ClientContext,
     method: &str,
     params: &RawValue,
-) -> Result<(Answers, Option<Ticket>)> {
+) -> Result<(Answers, Option<ResumeToken>)> {
     let (mut given, mut held) = (Answers::new(), None);
-    // Most requests bring nothing back, and need not be looked through for it.
+    // Most requests bring no answers, and need not be parsed for them.
     if !["inputResponses", "requestState", "\\u"]
         .iter()
         .any(|word| params.get().contains(word))
     {
         return Ok((given, held));
     }
-    let again: Again<'_> = read(Some(params))?;
+    let again: RetryParams<'_> = parse_params(Some(params))?;
     if let Some(sealed) = again.request_state {
         let refused = |why| {
             let hint = "make the call again without requestState";
-            Refusal::params(why).with_data(json!({"hint": hint}))
+            ProtocolError::invalid_params(why).with_data(json!({"hint": hint}))
         };
-        let opened: Option<State> = server.0.offer.key.open(STATE, &client.bound(), &sealed);
-        let state =
-            opened.ok_or_else(|| refused("requestState is not one that was given to you"))?;
-        if state.request != digest(method, params) {
+        let opened: Option<RequestState> =
+            server
+                .0
+                .config
+                .key
+                .open(STATE_PURPOSE, &client.binding(), &sealed);
+        let state = opened.ok_or_else(|| refused("requestState was not issued to this caller"))?;
+        if state.request != request_digest(method, params) {
             return Err(refused("requestState belongs to another request"));
         }
         if state.expires_ms <= now_ms() {
@@ -275,13 +292,13 @@ fn given(
     }
     if let Some(responses) = again.input_responses {
         let responses: Option<Answers> = serde_json::from_str(responses.get())
-            .map_err(|error| invalid("inputResponses", &error))?;
+            .map_err(|error| invalid_field("inputResponses", &error))?;
         given.extend(responses.unwrap_or_default());
     }
     Ok((given, held))
 }
 
-pub(super) fn tool(start: Start, params: Option<&RawValue>) -> Result<Begun> {
+pub(super) fn call_tool(start: PreparedCall, params: Option<&RawValue>) -> Result<MethodResult> {
     #[derive(Deserialize)]
     struct Params<'a> {
         #[serde(borrow)]
@@ -291,27 +308,27 @@ pub(super) fn tool(start: Start, params: Option<&RawValue>) -> Result<Begun> {
         #[serde(borrow)]
         task: Option<&'a RawValue>,
     }
-    let params: Params<'_> = read(params)?;
+    let params: Params<'_> = parse_params(params)?;
     let name = params.name.into_owned();
     let arguments = match params.arguments {
         Some(arguments) => arguments.to_owned(),
-        None => no_arguments(),
+        None => empty_arguments(),
     };
     let as_task = params.task.is_some();
-    let start = match start.go_on("tools/call", Body::Complete) {
+    let start = match start.resume("tools/call", ResultBody::Complete) {
         Ok(begun) => return Ok(begun),
         Err(start) => start,
     };
-    Ok(Begun::later(async move {
-        let (mut call, tools) = (start.call(), start.server.0.offer.tools.clone());
+    Ok(MethodResult::deferred(async move {
+        let (mut call, tools) = (start.to_call(), start.server.0.config.tools.clone());
         let may_be_task = match start.client.version {
-            version if version.is_modern() => fit_for(&start, &name, &arguments).await?,
-            Version::V2025_11_25 => is_task(&start, &name, as_task).await?,
+            version if version.is_modern() => check_modern_call(&start, &name, &arguments).await?,
+            ProtocolVersion::V2025_11_25 => becomes_task(&start, &name, as_task).await?,
             _ => false,
         };
         if may_be_task {
-            start.exchange.allow_detaching();
-            // What becomes a task is shown with the task around it.
+            start.context.allow_detaching();
+            // The result of a task is returned with the task around it.
             call.budget = call.budget.less(TASK_BYTES);
         }
         let modern = start.client.is_modern();
@@ -320,7 +337,7 @@ pub(super) fn tool(start: Start, params: Option<&RawValue>) -> Result<Begun> {
             match &reply.fault {
                 Some(fault) if fault.code() == Code::UnknownTool => Err(fault.clone().into()),
                 Some(fault) if modern && fault.code() == Code::MissingCapability => {
-                    Err(incapable(fault))
+                    Err(missing_capability(fault))
                 }
                 _ => {
                     let mut written = Vec::with_capacity(reply.bytes());
@@ -332,37 +349,37 @@ pub(super) fn tool(start: Start, params: Option<&RawValue>) -> Result<Begun> {
         if may_be_task && !modern {
             return start.run_as_task(run).await;
         }
-        start.run("tools/call", run, Body::Complete).await
+        start.run("tools/call", run, ResultBody::Complete).await
     }))
 }
 
-fn no_arguments() -> Box<RawValue> {
+fn empty_arguments() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")
 }
 
-/// Whether a call of 2025-11-25 is to be a task: the client says so, where the tool lets it.
-async fn is_task(start: &Start, name: &str, asked: bool) -> Result<bool> {
-    let tools = &start.server.0.offer.tools;
+/// Returns true if a call of 2025-11-25 becomes a task: if the client requests it and the tool allows it.
+async fn becomes_task(start: &PreparedCall, name: &str, asked: bool) -> Result<bool> {
+    let tools = &start.server.0.config.tools;
     let refused = |why: &str| {
-        Err(Refusal::new(
+        Err(ProtocolError::new(
             code::METHOD_NOT_FOUND,
             format!("{name} {why}"),
         ))
     };
     match tools.describe(&start.client.permit, name).await?.tasks {
-        TaskUse::Never if asked => refused("is never a task: call it without one"),
-        TaskUse::Required if !asked => refused("is only called as a task: send params.task"),
+        TaskUse::Never if asked => refused("does not support tasks: call it without params.task"),
+        TaskUse::Required if !asked => refused("must be called as a task: send params.task"),
         _ => Ok(asked),
     }
 }
 
-/// Refuses a modern request that does not bring what this very tool needs. Whether it may become a task.
-async fn fit_for(start: &Start, name: &str, arguments: &RawValue) -> Result<bool> {
+/// Rejects a modern call without the headers or capability that its tool needs. Returns true if it may become a task.
+async fn check_modern_call(start: &PreparedCall, name: &str, arguments: &RawValue) -> Result<bool> {
     let client = &start.client;
     let card = start
         .server
         .0
-        .offer
+        .config
         .tools
         .describe(&client.permit, name)
         .await?;
@@ -370,136 +387,154 @@ async fn fit_for(start: &Start, name: &str, arguments: &RawValue) -> Result<bool
         headers::check_arguments(sent, &card.input_schema, arguments)?;
     }
     if card.tasks == TaskUse::Required && !client.capabilities.tasks {
-        let why = format!("{name} is only for clients that can follow a task");
-        return Err(Refusal::capability(why, &required(TASKS)));
+        let why = format!("{name} requires a client that supports tasks");
+        return Err(ProtocolError::missing_capability(
+            why,
+            &required_capability(TASKS_EXTENSION),
+        ));
     }
     Ok(card.tasks != TaskUse::Never && client.capabilities.tasks)
 }
 
-fn incapable(fault: &Fault) -> Refusal {
+fn missing_capability(fault: &Fault) -> ProtocolError {
     let capability = fault.detail(Detail::Capability).and_then(Value::as_str);
-    Refusal::capability(fault.message(), &required(capability.unwrap_or_default()))
+    ProtocolError::missing_capability(
+        fault.message(),
+        &required_capability(capability.unwrap_or_default()),
+    )
 }
 
-/// The result of a task of 2025-11-25: waits for it, and asks meanwhile what the task wants to know.
-pub(super) fn task_result(start: Start, id: String) -> Begun {
-    Begun::later(async move {
+/// Waits for the result of a task of 2025-11-25, and asks the client the task's questions meanwhile.
+pub(super) fn task_result(start: PreparedCall, id: String) -> MethodResult {
+    MethodResult::deferred(async move {
         loop {
             let asking = match start.server.0.tasks.follow(&start.client, &id).await? {
-                Next::Ask(asking) => asking,
-                Next::Over(record) => return related_result(*record),
+                TaskStep::Ask(asking) => asking,
+                TaskStep::Ended(record) => return result_with_task(*record),
             };
             let Some(session) = &start.client.session else {
-                return Err(Refusal::request(
-                    "the task waits for answers, and there is no session to ask in",
+                return Err(ProtocolError::invalid_request(
+                    "the task waits for answers, and there is no session in which to ask for them",
                 ));
             };
             let mut questions = asking.questions.clone();
             for (_, question) in &mut questions {
-                question.params["_meta"][RELATED] = json!({"taskId": id});
+                question.params["_meta"][RELATED_TASK] = json!({"taskId": id});
             }
-            let answers = start.exchange.ask_session(session, questions).await;
+            let answers = start.context.ask_session(session, questions).await;
             asking.answer(answers);
         }
     })
 }
 
-/// The result as the tool gave it, with the task it comes from.
-fn related_result(record: Record) -> Result<Body> {
+/// Returns the tool's result, with the id of its task in `_meta`.
+fn result_with_task(record: TaskRecord) -> Result<ResultBody> {
     let related = json!({"taskId": record.id}).to_string();
-    let result = match record.outcome() {
+    let result = match record.into_outcome() {
         Ok(Some(result)) => result,
-        Ok(None) => return Err(Refusal::params("the task was cancelled: it has no result")),
+        Ok(None) => {
+            return Err(ProtocolError::invalid_params(
+                "the task was cancelled: it has no result",
+            ));
+        }
         Err(error) => {
             let body = serde_json::from_value(error);
-            return Err(body.map_or_else(|_| Refusal::bug(), Refusal::of));
+            return Err(body.map_or_else(|_| ProtocolError::bug(), ProtocolError::from_body));
         }
     };
     let meta = splice::member(result.get(), "_meta").map_or("{}", RawValue::get);
-    let meta = splice::with(meta, RELATED, &related);
-    Ok(Body::Complete(
-        splice::with(result.get(), "_meta", &meta).into_bytes(),
+    let meta = splice::set_member(meta, RELATED_TASK, &related);
+    Ok(ResultBody::Complete(
+        splice::set_member(result.get(), "_meta", &meta).into_bytes(),
     ))
 }
 
-pub(super) fn resource(start: Start, params: Option<&RawValue>) -> Result<Begun> {
+pub(super) fn read_resource(
+    start: PreparedCall,
+    params: Option<&RawValue>,
+) -> Result<MethodResult> {
     #[derive(Deserialize)]
     struct Params {
         uri: String,
     }
-    let Params { uri } = read(params)?;
-    let start = match start.go_on("resources/read", Body::Cacheable) {
+    let Params { uri } = parse_params(params)?;
+    let start = match start.resume("resources/read", ResultBody::Cacheable) {
         Ok(begun) => return Ok(begun),
         Err(start) => start,
     };
-    let (call, resources) = (start.call(), start.server.0.offer.resources.clone());
+    let (call, resources) = (start.to_call(), start.server.0.config.resources.clone());
     let modern = start.client.is_modern();
-    Ok(Begun::later(async move {
+    Ok(MethodResult::deferred(async move {
         let run = Box::pin(async move {
             let found = resources
                 .read(&call, &uri)
                 .await
-                .map_err(|fault| refusal(&fault, modern))?;
+                .map_err(|fault| source_error(&fault, modern))?;
             let contents = found.ok_or_else(|| {
                 let code = if modern {
                     code::INVALID_PARAMS
                 } else {
                     code::RESOURCE_NOT_FOUND
                 };
-                let data = json!({"uri": rung_ladder::head(&uri, MAX_SHOWN_BYTES), "hint": "list the resources and their templates"});
-                Refusal::new(code, "nothing stands at this address").with_data(data)
+                let data = json!({"uri": rung_ladder::head(&uri, MAX_SHOWN_BYTES), "hint": "resources/list and resources/templates/list list the resources"});
+                ProtocolError::new(code, "no resource has this URI").with_data(data)
             })?;
             Ok(match contents {
-                Served::Ours(contents) => json(&json!({"contents": contents})).into_bytes(),
-                Served::Relayed(result) => bytes(result),
+                SourceResult::Local(contents) => {
+                    to_json(&json!({"contents": contents})).into_bytes()
+                }
+                SourceResult::Relayed(result) => relayed_bytes(result),
             })
         });
-        start.run("resources/read", run, Body::Cacheable).await
+        start
+            .run("resources/read", run, ResultBody::Cacheable)
+            .await
     }))
 }
 
-pub(super) fn prompt(start: Start, params: Option<&RawValue>) -> Result<Begun> {
+pub(super) fn get_prompt(start: PreparedCall, params: Option<&RawValue>) -> Result<MethodResult> {
     #[derive(Deserialize)]
     struct Params {
         name: String,
         #[serde(default)]
         arguments: Map<String, Value>,
     }
-    let Params { name, arguments } = read(params)?;
-    let start = match start.go_on("prompts/get", Body::Complete) {
+    let Params { name, arguments } = parse_params(params)?;
+    let start = match start.resume("prompts/get", ResultBody::Complete) {
         Ok(begun) => return Ok(begun),
         Err(start) => start,
     };
-    let call = start.call();
-    let prompts = start.server.0.offer.prompts.clone();
+    let call = start.to_call();
+    let prompts = start.server.0.config.prompts.clone();
     let modern = start.client.is_modern();
-    Ok(Begun::later(async move {
+    Ok(MethodResult::deferred(async move {
         let run = Box::pin(async move {
-            let prompts = prompts.ok_or_else(|| Refusal::method("prompts/get"))?;
+            let prompts = prompts.ok_or_else(|| ProtocolError::method_not_found("prompts/get"))?;
             let found = prompts
                 .get(&call, &name, &arguments)
                 .await
-                .map_err(|fault| refusal(&fault, modern))?;
+                .map_err(|fault| source_error(&fault, modern))?;
             let name = rung_ladder::head(&name, 100);
-            let prompt =
-                found.ok_or_else(|| Refusal::params(format!("no prompt is named {name:?}")))?;
+            let prompt = found.ok_or_else(|| {
+                ProtocolError::invalid_params(format!("no prompt is named {name:?}"))
+            })?;
             Ok(match prompt {
-                Served::Ours(prompt) => json(&prompt).into_bytes(),
-                Served::Relayed(result) => bytes(result),
+                SourceResult::Local(prompt) => to_json(&prompt).into_bytes(),
+                SourceResult::Relayed(result) => relayed_bytes(result),
             })
         });
-        start.run("prompts/get", run, Body::Complete).await
+        start.run("prompts/get", run, ResultBody::Complete).await
     }))
 }
 
-/// What another server gave, as it came.
-pub(super) fn bytes(result: Box<RawValue>) -> Vec<u8> {
+/// Returns the bytes of a relayed result, unchanged.
+pub(super) fn relayed_bytes(result: Box<RawValue>) -> Vec<u8> {
     Box::<str>::from(result).into_string().into_bytes()
 }
 
-fn refusal(fault: &Fault, modern: bool) -> Refusal {
+fn source_error(fault: &Fault, modern: bool) -> ProtocolError {
     if modern && fault.code() == Code::MissingCapability {
-        return incapable(fault);
+        return missing_capability(fault);
     }
     fault.clone().into()
 }

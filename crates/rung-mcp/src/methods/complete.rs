@@ -1,33 +1,33 @@
-//! `completion/complete`
+//! The method `completion/complete`.
 
 use std::sync::Arc;
 
-use rung_tool::{Partial, Served};
+use rung_tool::{CompletionQuery, SourceResult};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Begun, call, read};
-use crate::client::Client;
-use crate::envelope::json;
-use crate::refusal::{Refusal, Result};
-use crate::server::{Body, Server};
+use super::{MethodResult, call, parse_params};
+use crate::client::ClientContext;
+use crate::envelope::to_json;
+use crate::protocol_error::{ProtocolError, Result};
+use crate::server::{McpServer, ResultBody};
 
-/// Values that the protocol lets an answer have.
+/// Maximum number of values in the protocol.
 const MAX_VALUES: usize = 100;
 
 #[derive(Deserialize)]
 struct Params {
     #[serde(rename = "ref")]
-    of: Of,
-    argument: Argument,
+    reference: CompletionReference,
+    argument: CompletionArgument,
     #[serde(default)]
-    context: Context,
+    context: CompletionContext,
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type")]
-enum Of {
+enum CompletionReference {
     #[serde(rename = "ref/prompt")]
     Prompt { name: String },
     #[serde(rename = "ref/resource")]
@@ -35,51 +35,57 @@ enum Of {
 }
 
 #[derive(Deserialize)]
-struct Argument {
+struct CompletionArgument {
     name: String,
     value: String,
 }
 
 #[derive(Default, Deserialize)]
-struct Context {
+struct CompletionContext {
     #[serde(default)]
     arguments: Map<String, Value>,
 }
 
 pub(super) fn complete(
-    server: Server,
-    client: Arc<Client>,
+    server: McpServer,
+    client: Arc<ClientContext>,
     params: Option<&RawValue>,
-) -> Result<Begun> {
-    let params: Params = read(params)?;
-    Ok(Begun::later(async move {
-        let partial = Partial {
+) -> Result<MethodResult> {
+    let params: Params = parse_params(params)?;
+    Ok(MethodResult::deferred(async move {
+        let partial = CompletionQuery {
             argument: &params.argument.name,
             value: &params.argument.value,
             context: &params.context.arguments,
         };
-        let offer = &server.0.offer;
-        let found = match (&params.of, &offer.prompts) {
-            (Of::Resource { uri }, _) => {
+        let offer = &server.0.config;
+        let found = match (&params.reference, &offer.prompts) {
+            (CompletionReference::Resource { uri }, _) => {
                 offer
                     .resources
                     .complete(&client.permit, uri, partial)
                     .await?
             }
-            (Of::Prompt { name }, Some(prompts)) => {
+            (CompletionReference::Prompt { name }, Some(prompts)) => {
                 prompts.complete(&client.permit, name, partial).await?
             }
-            (Of::Prompt { .. }, None) => None,
+            (CompletionReference::Prompt { .. }, None) => None,
         };
-        let found = found.ok_or_else(|| Refusal::params("what the ref names is not here"))?;
+        let found = found.ok_or_else(|| {
+            ProtocolError::invalid_params(
+                "the ref names no prompt or resource template of this server",
+            )
+        })?;
         let mut values = match found {
-            Served::Ours(values) => values,
-            Served::Relayed(result) => return Ok(Body::Complete(call::bytes(result))),
+            SourceResult::Local(values) => values,
+            SourceResult::Relayed(result) => {
+                return Ok(ResultBody::Complete(call::relayed_bytes(result)));
+            }
         };
         let total = values.len();
         values.truncate(MAX_VALUES);
         let completion = json!({"values": values, "total": total, "hasMore": total > values.len()});
-        let result = json(&json!({"completion": completion}));
-        Ok(Body::Complete(result.into_bytes()))
+        let result = to_json(&json!({"completion": completion}));
+        Ok(ResultBody::Complete(result.into_bytes()))
     }))
 }

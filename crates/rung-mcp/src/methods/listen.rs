@@ -1,82 +1,85 @@
-//! Who wants to be told what: log levels and subscriptions of the legacy era, streams of the modern one.
+//! What clients subscribe to: log levels and resources in legacy versions, notification streams in modern ones.
 
 use std::sync::Arc;
 
-use rung_tool::{Change, Level};
+use rung_tool::{Change, LogLevel};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{Begun, change_message, empty, read};
-use crate::client::{Client, TASKS, Wanted, required};
-use crate::envelope::{Id, json, write_notification};
-use crate::exchange::Outlet;
-use crate::refusal::{Refusal, Result};
-use crate::server::{Body, Server};
-use crate::session::Watch;
+use super::{MethodResult, change_notification, empty_result, parse_params};
+use crate::client::{ClientContext, SubscriptionFilter, TASKS_EXTENSION, required_capability};
+use crate::envelope::{RequestId, to_json, write_notification};
+use crate::protocol_error::{ProtocolError, Result};
+use crate::request_context::ResponseSink;
+use crate::server::{McpServer, ResultBody};
+use crate::session::ResourceSubscription;
 
-pub(super) fn set_level(client: &Client, params: Option<&RawValue>) -> Result<Begun> {
+pub(super) fn set_level(client: &ClientContext, params: Option<&RawValue>) -> Result<MethodResult> {
     #[derive(Deserialize)]
     struct Params {
-        level: Level,
+        level: LogLevel,
     }
-    let Params { level } = read(params)?;
+    let Params { level } = parse_params(params)?;
     if let Some(session) = &client.session {
         session.set_log_level(level);
     }
-    Ok(empty())
+    Ok(empty_result())
 }
 
 #[derive(Deserialize)]
-struct OfResource {
+struct ResourceParams {
     uri: String,
 }
 
 pub(super) fn subscribe(
-    server: &Server,
-    client: &Client,
+    server: &McpServer,
+    client: &ClientContext,
     params: Option<&RawValue>,
-) -> Result<Begun> {
-    let OfResource { uri } = read(params)?;
+) -> Result<MethodResult> {
+    let ResourceParams { uri } = parse_params(params)?;
     if uri.len() > MAX_URI_BYTES {
-        return Err(Refusal::params(format!(
-            "an address has {MAX_URI_BYTES} bytes at most"
+        return Err(ProtocolError::invalid_params(format!(
+            "a URI has at most {MAX_URI_BYTES} bytes"
         )));
     }
     let Some(session) = client.session.clone() else {
-        return Ok(empty());
+        return Ok(empty_result());
     };
-    let watch = Watch::new(server, client, uri.clone());
+    let watch = ResourceSubscription::new(server, client, uri.clone());
     let Some(beginning) = session.subscribe(watch)? else {
-        return Ok(empty());
+        return Ok(empty_result());
     };
-    Ok(Begun::later(async move {
+    Ok(MethodResult::deferred(async move {
         if let Err(fault) = beginning.await {
             session.unsubscribe(&uri);
             return Err(fault.into());
         }
-        Ok(Body::Complete(b"{}".to_vec()))
+        Ok(ResultBody::Complete(b"{}".to_vec()))
     }))
 }
 
-pub(super) fn unsubscribe(client: &Client, params: Option<&RawValue>) -> Result<Begun> {
-    let OfResource { uri } = read(params)?;
+pub(super) fn unsubscribe(
+    client: &ClientContext,
+    params: Option<&RawValue>,
+) -> Result<MethodResult> {
+    let ResourceParams { uri } = parse_params(params)?;
     if let Some(session) = &client.session {
         session.unsubscribe(&uri);
     }
-    Ok(empty())
+    Ok(empty_result())
 }
 
-/// Bytes of an address, or of a task's id, that can be listened to.
+/// Maximum length of a URI or task id in a subscription.
 const MAX_URI_BYTES: usize = 2_048;
-/// Addresses and tasks that one stream may name.
+/// URIs and task ids that one stream may name.
 const MAX_NAMED: usize = 1_000;
 
-impl Wanted {
-    /// What of it we can tell.
-    fn honoured(mut self, server: &Server) -> Self {
-        let offer = &server.0.offer;
+impl SubscriptionFilter {
+    /// Returns the part of the filter that the server supports.
+    fn supported_by(mut self, server: &McpServer) -> Self {
+        let offer = &server.0.config;
         let tells = offer.changes.is_some();
         self.tools_list_changed &= tells;
         self.resources_list_changed &= tells;
@@ -87,7 +90,7 @@ impl Wanted {
         self
     }
 
-    fn wants(&self, change: &Change) -> bool {
+    fn matches(&self, change: &Change) -> bool {
         match change {
             Change::Tools => self.tools_list_changed,
             Change::Prompts => self.prompts_list_changed,
@@ -98,70 +101,73 @@ impl Wanted {
     }
 }
 
-/// A stream that lasts until the client goes, or we do.
+/// Opens a notification stream, which lasts until the client is gone or the server shuts down.
 pub(super) fn listen(
-    server: Server,
-    client: Arc<Client>,
-    id: &Id,
+    server: McpServer,
+    client: Arc<ClientContext>,
+    id: &RequestId,
     params: Option<&RawValue>,
-    outlet: Arc<dyn Outlet>,
-) -> Result<Begun> {
+    outlet: Arc<dyn ResponseSink>,
+) -> Result<MethodResult> {
     #[derive(Deserialize)]
     struct Params {
-        notifications: Wanted,
+        notifications: SubscriptionFilter,
     }
-    let wanted = read::<Params>(params)?.notifications;
+    let wanted = parse_params::<Params>(params)?.notifications;
     if wanted.resource_subscriptions.len() + wanted.task_ids.len() > MAX_NAMED {
-        return Err(Refusal::params(format!(
-            "a stream names {MAX_NAMED} resources and tasks at most"
+        return Err(ProtocolError::invalid_params(format!(
+            "a stream names at most {MAX_NAMED} resources and tasks"
         )));
     }
     let named = wanted.resource_subscriptions.iter().chain(&wanted.task_ids);
     if named.into_iter().any(|name| name.len() > MAX_URI_BYTES) {
-        let why = format!("an address has {MAX_URI_BYTES} bytes at most");
-        return Err(Refusal::params(why));
+        let why = format!("a URI has at most {MAX_URI_BYTES} bytes");
+        return Err(ProtocolError::invalid_params(why));
     }
     if !wanted.task_ids.is_empty() && !client.capabilities.tasks {
-        let why = "tasks are for clients that declare the extension";
-        return Err(Refusal::capability(why, &required(TASKS)));
+        let why = "tasks require a client that declares the extension";
+        return Err(ProtocolError::missing_capability(
+            why,
+            &required_capability(TASKS_EXTENSION),
+        ));
     }
-    let wanted = wanted.honoured(&server);
+    let wanted = wanted.supported_by(&server);
     let id: Value = serde_json::from_str(id.as_json()).unwrap_or_default();
     let meta = json!({"io.modelcontextprotocol/subscriptionId": id});
-    // Listening begins before it is acknowledged, so nothing falls between.
+    // Subscribed before the acknowledgement, so that no change is missed.
     let changes = server
         .0
-        .offer
+        .config
         .changes
         .as_ref()
-        .map(rung_tool::Changes::listen);
+        .map(rung_tool::ChangeSender::subscribe);
     let mut tasks = server.0.tasks.listen();
-    outlet.say(write_notification(
+    outlet.send_lossy(write_notification(
         "notifications/subscriptions/acknowledged",
         &json!({"_meta": meta, "notifications": wanted}),
     ));
-    Ok(Begun::later(async move {
+    Ok(MethodResult::deferred(async move {
         let lists = async {
             let Some(mut changes) = changes else {
                 return std::future::pending::<()>().await;
             };
             loop {
                 let change = changes.next().await;
-                for change in change.told_of(wanted.resource_subscriptions.iter()) {
-                    if wanted.wants(&change) {
-                        outlet.say(change_message(&change, Some(&meta)));
+                for change in change.for_subscriptions(wanted.resource_subscriptions.iter()) {
+                    if wanted.matches(&change) {
+                        outlet.send_lossy(change_notification(&change, Some(&meta)));
                     }
                 }
             }
         };
         let moved = async {
             let tell = async |id: &String| {
-                // Another's task is not told of, whatever its id.
+                // Another caller's task is not reported.
                 if let Ok(task) = server.0.tasks.get(&client, id).await {
-                    outlet.say(task_message(&task, &meta));
+                    outlet.send_lossy(task_notification(&task, &meta));
                 }
             };
-            // Where they stand now; one that ended before would never be told of again.
+            // The current states: a task that has ended already changes no more.
             for id in &wanted.task_ids {
                 tell(id).await;
             }
@@ -178,15 +184,15 @@ pub(super) fn listen(
                 }
             }
         };
-        // Let go of when the stream ends, in whatever way.
+        // Dropped when the stream ends, which ends the subscriptions.
         let mut watched = Vec::new();
         let watching = async {
             for uri in &wanted.resource_subscriptions {
-                let mut watch = Watch::new(&server, &client, uri.clone());
-                let begun = watch.begin();
+                let mut watch = ResourceSubscription::new(&server, &client, uri.clone());
+                let begun = watch.start();
                 watched.push(watch);
                 if let Err(fault) = begun.await {
-                    tracing::debug!(%fault, ?uri, "cannot be listened to");
+                    tracing::debug!(%fault, ?uri, "cannot listen for changes");
                 }
             }
             std::future::pending::<()>().await;
@@ -197,14 +203,16 @@ pub(super) fn listen(
             () = watching => {}
             () = server.0.shutdown.cancelled() => {}
         }
-        // It ended because we do; its meta says which stream this was.
-        Ok(Body::Complete(json(&json!({"_meta": meta})).into_bytes()))
+        // The server shuts down; `_meta` names the stream that ends.
+        Ok(ResultBody::Complete(
+            to_json(&json!({"_meta": meta})).into_bytes(),
+        ))
     }))
 }
 
-fn task_message(task: &[u8], meta: &Value) -> Vec<u8> {
+fn task_notification(task: &[u8], meta: &Value) -> Vec<u8> {
     let task: &RawValue = serde_json::from_slice(task).expect("we wrote it");
-    // The task's own members, behind the meta.
+    // The task's own members follow `_meta`.
     let params = format!("{{\"_meta\":{meta},{}", &task.get()[1..]);
     let params = RawValue::from_string(params).expect("two objects joined are one");
     write_notification("notifications/tasks", &params)

@@ -1,4 +1,4 @@
-//! Lists, a page at a time. A page fits the reply's budget; its cursor is sealed and bound to the caller.
+//! Paginated lists. A page fits the reply's budget; its cursor is sealed and bound to the caller.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,70 +8,70 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Begun, read};
-use crate::client::Client;
-use crate::envelope::{Id, json, write_notification};
-use crate::refusal::{Refusal, Result};
-use crate::server::{Body, Server, icons};
+use super::{MethodResult, parse_params};
+use crate::client::ClientContext;
+use crate::envelope::{RequestId, to_json, write_notification};
+use crate::protocol_error::{ProtocolError, Result};
+use crate::server::{McpServer, ResultBody, icons};
 use crate::splice;
-use crate::tasks::Record;
-use crate::version::Version;
+use crate::tasks::TaskRecord;
+use crate::version::ProtocolVersion;
 
-/// Items of a page.
-const PAGE: usize = 100;
-/// Set aside for what stands around a page: the list's name, and a cursor.
-const AROUND_BYTES: usize = 400;
+/// Maximum number of items in a page.
+const PAGE_ITEMS: usize = 100;
+/// Bytes reserved around a page, for the list's name and a cursor.
+const ENVELOPE_BYTES: usize = 400;
 
 pub(super) fn tools(
-    server: Server,
-    client: Arc<Client>,
-    id: &Id,
+    server: McpServer,
+    client: Arc<ClientContext>,
+    id: &RequestId,
     params: Option<&RawValue>,
-) -> Result<Begun> {
-    let place = Place::read(&server, &client, id, "tools", params)?;
-    Ok(Begun::later(async move {
-        let cards = server.0.offer.tools.list(&client.permit).await?;
-        let shown = |card: &Card| described(card, client.version, true);
-        // What a tool gives can be seen when it gives it.
-        let smaller = |card: &Card| described(card, client.version, false);
-        Ok(place.page(&server, &client, &cards, |card| &card.name, shown, smaller))
+) -> Result<MethodResult> {
+    let place = PageRequest::parse(&server, &client, id, "tools", params)?;
+    Ok(MethodResult::deferred(async move {
+        let cards = server.0.config.tools.list(&client.permit).await?;
+        let shown = |card: &Card| tool_json(card, client.version, true);
+        // The output schema can be left out: results show it.
+        let smaller = |card: &Card| tool_json(card, client.version, false);
+        Ok(place.encode_page(&server, &client, &cards, |card| &card.name, shown, smaller))
     }))
 }
 
 pub(super) fn resources(
-    server: Server,
-    client: Arc<Client>,
-    id: &Id,
+    server: McpServer,
+    client: Arc<ClientContext>,
+    id: &RequestId,
     params: Option<&RawValue>,
-) -> Result<Begun> {
-    let place = Place::read(&server, &client, id, "resources", params)?;
-    Ok(Begun::later(async move {
-        let cards = server.0.offer.resources.list(&client.permit).await?;
+) -> Result<MethodResult> {
+    let place = PageRequest::parse(&server, &client, id, "resources", params)?;
+    Ok(MethodResult::deferred(async move {
+        let cards = server.0.config.resources.list(&client.permit).await?;
         let shown = |card: &ResourceCard| match &card.listed {
-            Some(listed) => as_listed(listed, &[("uri", &card.uri), ("name", &card.name)]),
-            None => raw(card),
+            Some(listed) => with_local_names(listed, &[("uri", &card.uri), ("name", &card.name)]),
+            None => to_raw_json(card),
         };
-        Ok(place.page(&server, &client, &cards, |card| &card.uri, shown, shown))
+        Ok(place.encode_page(&server, &client, &cards, |card| &card.uri, shown, shown))
     }))
 }
 
 pub(super) fn templates(
-    server: Server,
-    client: Arc<Client>,
-    id: &Id,
+    server: McpServer,
+    client: Arc<ClientContext>,
+    id: &RequestId,
     params: Option<&RawValue>,
-) -> Result<Begun> {
-    let place = Place::read(&server, &client, id, "resourceTemplates", params)?;
-    Ok(Begun::later(async move {
-        let cards = server.0.offer.resources.templates(&client.permit).await?;
+) -> Result<MethodResult> {
+    let place = PageRequest::parse(&server, &client, id, "resourceTemplates", params)?;
+    Ok(MethodResult::deferred(async move {
+        let cards = server.0.config.resources.templates(&client.permit).await?;
         let shown = |card: &TemplateCard| match &card.listed {
-            Some(listed) => as_listed(
+            Some(listed) => with_local_names(
                 listed,
                 &[("uriTemplate", &card.uri_template), ("name", &card.name)],
             ),
-            None => raw(card),
+            None => to_raw_json(card),
         };
-        Ok(place.page(
+        Ok(place.encode_page(
             &server,
             &client,
             &cards,
@@ -83,35 +83,35 @@ pub(super) fn templates(
 }
 
 pub(super) fn prompts(
-    server: Server,
-    client: Arc<Client>,
-    id: &Id,
+    server: McpServer,
+    client: Arc<ClientContext>,
+    id: &RequestId,
     params: Option<&RawValue>,
-) -> Result<Begun> {
-    let place = Place::read(&server, &client, id, "prompts", params)?;
-    Ok(Begun::later(async move {
-        let prompts = server.0.offer.prompts.as_ref();
-        let prompts = prompts.ok_or_else(|| Refusal::method("prompts/list"))?;
+) -> Result<MethodResult> {
+    let place = PageRequest::parse(&server, &client, id, "prompts", params)?;
+    Ok(MethodResult::deferred(async move {
+        let prompts = server.0.config.prompts.as_ref();
+        let prompts = prompts.ok_or_else(|| ProtocolError::method_not_found("prompts/list"))?;
         let cards = prompts.list(&client.permit).await?;
         let shown = |card: &PromptCard| match &card.listed {
-            Some(listed) => as_listed(listed, &[("name", &card.name)]),
-            None => raw(card),
+            Some(listed) => with_local_names(listed, &[("name", &card.name)]),
+            None => to_raw_json(card),
         };
-        Ok(place.page(&server, &client, &cards, |card| &card.name, shown, shown))
+        Ok(place.encode_page(&server, &client, &cards, |card| &card.name, shown, shown))
     }))
 }
 
 pub(super) fn tasks(
-    server: Server,
-    client: Arc<Client>,
-    id: &Id,
+    server: McpServer,
+    client: Arc<ClientContext>,
+    id: &RequestId,
     params: Option<&RawValue>,
-) -> Result<Begun> {
-    let place = Place::read(&server, &client, id, "tasks", params)?;
-    Ok(Begun::later(async move {
+) -> Result<MethodResult> {
+    let place = PageRequest::parse(&server, &client, id, "tasks", params)?;
+    Ok(MethodResult::deferred(async move {
         let records = server.0.tasks.list(&client).await?;
-        let shown = |record: &Record| raw(&record.legacy());
-        Ok(place.page(
+        let shown = |record: &TaskRecord| to_raw_json(&record.to_legacy());
+        Ok(place.encode_page(
             &server,
             &client,
             &records,
@@ -122,26 +122,26 @@ pub(super) fn tasks(
     }))
 }
 
-/// Where a page begins: behind the item of that name, or, if it has gone, where it was.
+/// Start of a page: after the item of that name or, if the item is gone, at the index after its former one.
 #[derive(Serialize, Deserialize)]
-struct After {
+struct PageCursor {
     name: String,
     index: usize,
 }
 
-/// A page that is asked for.
-struct Place {
+/// A requested page.
+struct PageRequest {
     list: &'static str,
-    after: Option<After>,
-    /// Bytes for the items of the page.
-    room: usize,
+    after: Option<PageCursor>,
+    /// Bytes available for the items.
+    item_bytes: usize,
 }
 
-impl Place {
-    fn read(
-        server: &Server,
-        client: &Client,
-        id: &Id,
+impl PageRequest {
+    fn parse(
+        server: &McpServer,
+        client: &ClientContext,
+        id: &RequestId,
         list: &'static str,
         params: Option<&RawValue>,
     ) -> Result<Self> {
@@ -149,42 +149,51 @@ impl Place {
         struct Params {
             cursor: Option<String>,
         }
-        let after = match read::<Params>(params)?.cursor {
+        let after = match parse_params::<Params>(params)?.cursor {
             None => None,
             Some(cursor) => {
-                let opened = server.0.offer.key.open(list, &client.bound(), &cursor);
+                let opened = server.0.config.key.open(list, &client.binding(), &cursor);
                 let hint = "list again without a cursor";
                 let data = json!({"code": "invalid_cursor", "hint": hint});
-                let refused =
-                    || Refusal::params("the cursor is not one of this list").with_data(data);
+                let refused = || {
+                    ProtocolError::invalid_params("the cursor does not belong to this list")
+                        .with_data(data)
+                };
                 Some(opened.ok_or_else(refused)?)
             }
         };
-        let room = server.budget(client, id).less(AROUND_BYTES).max_bytes;
-        Ok(Self { list, after, room })
+        let room = server
+            .reply_budget(client, id)
+            .less(ENVELOPE_BYTES)
+            .max_bytes;
+        Ok(Self {
+            list,
+            after,
+            item_bytes: room,
+        })
     }
 
-    /// The page, of items that are shown as such. Where one fits no page it is shown smaller, if it can be.
-    fn page<T>(
+    /// Encodes the page, with each item as `shown` writes it. An item that fits no page is written by `smaller`.
+    fn encode_page<T>(
         self,
-        server: &Server,
-        client: &Client,
+        server: &McpServer,
+        client: &ClientContext,
         items: &[T],
         name: impl Fn(&T) -> &str,
         shown: impl Fn(&T) -> Box<RawValue>,
         smaller: impl Fn(&T) -> Box<RawValue>,
-    ) -> Body {
+    ) -> ResultBody {
         let first = self.after.map_or(0, |after| {
             let found = items.iter().position(|item| name(item) == after.name);
             found.map_or(after.index, |at| at + 1).min(items.len())
         });
         let bytes = |value: &RawValue| value.get().len() + 1;
-        let mut room = self.room;
+        let mut room = self.item_bytes;
         let mut page = Vec::new();
         let mut next = first;
-        for item in items[first..].iter().take(PAGE) {
+        for item in items[first..].iter().take(PAGE_ITEMS) {
             let mut value = shown(item);
-            if bytes(&value) > self.room {
+            if bytes(&value) > self.item_bytes {
                 value = smaller(item);
             }
             let needed = bytes(&value);
@@ -192,9 +201,9 @@ impl Place {
                 break;
             }
             next += 1;
-            // What fits no page at all would take the rest of the list with it.
+            // An item that fits no page is left out; otherwise the list would end there.
             if needed > room {
-                tracing::warn!(name = name(item), needed, "left out of its list: too large");
+                tracing::warn!(name = name(item), needed, "left out of the list: too large");
                 continue;
             }
             room -= needed;
@@ -203,45 +212,49 @@ impl Place {
         let items_json: Vec<&str> = page.iter().map(|item| item.get()).collect();
         let mut result = format!("{{\"{}\":[{}]", self.list, items_json.join(","));
         if next < items.len() {
-            let after = After {
+            let after = PageCursor {
                 name: name(&items[next - 1]).to_owned(),
                 index: next,
             };
-            let cursor = server.0.offer.key.seal(self.list, &client.bound(), &after);
+            let cursor = server
+                .0
+                .config
+                .key
+                .seal(self.list, &client.binding(), &after);
             result.push_str(",\"nextCursor\":");
-            result.push_str(&json(&cursor));
+            result.push_str(&to_json(&cursor));
         }
         result.push('}');
-        Body::Cacheable(result.into_bytes())
+        ResultBody::Cacheable(result.into_bytes())
     }
 }
 
-fn raw(value: &impl Serialize) -> Box<RawValue> {
+fn to_raw_json(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).expect("our own shapes have string keys")
 }
 
-/// Something as another server lists it, but for the names by which it is known here.
-fn as_listed(listed: &RawValue, names: &[(&str, &str)]) -> Box<RawValue> {
+/// Returns a downstream server's listing, with only its names replaced by those used here.
+fn with_local_names(listed: &RawValue, names: &[(&str, &str)]) -> Box<RawValue> {
     let mut all = Cow::Borrowed(listed.get());
     for (member, name) in names {
         let own = splice::member(&all, member).map_or("\"\"", RawValue::get);
         let own = serde_json::from_str::<Cow<'_, str>>(own);
         if !own.is_ok_and(|own| own == *name) {
-            all = Cow::Owned(splice::with(&all, member, &json(name)));
+            all = Cow::Owned(splice::set_member(&all, member, &to_json(name)));
         }
     }
     RawValue::from_string(all.into_owned()).expect("one member of it is another one")
 }
 
-/// A tool as a client of that version knows tools; another server's as that server lists it.
-fn described(card: &Card, version: Version, whole: bool) -> Box<RawValue> {
+/// Describes a tool in the format of `version`. A downstream tool keeps the listing of its server.
+fn tool_json(card: &Card, version: ProtocolVersion, whole: bool) -> Box<RawValue> {
     if let Some(listed) = &card.listed {
-        return as_listed(listed, &[("name", &card.name)]);
+        return with_local_names(listed, &[("name", &card.name)]);
     }
     let mut tool = Map::new();
     let mut put = |key: &str, value: Value| tool.insert(key.to_owned(), value);
     put("name", (*card.name).into());
-    if version >= Version::V2025_06_18 {
+    if version >= ProtocolVersion::V2025_06_18 {
         put("title", (*card.title).into());
     }
     put("description", (*card.description).into());
@@ -249,21 +262,24 @@ fn described(card: &Card, version: Version, whole: bool) -> Box<RawValue> {
     if let Some(schema) = card
         .output_schema
         .as_deref()
-        .filter(|_| whole && version >= Version::V2025_06_18)
+        .filter(|_| whole && version >= ProtocolVersion::V2025_06_18)
     {
         put("outputSchema", schema.clone());
     }
-    if let Some(icon) = card.icon.filter(|_| version >= Version::V2025_11_25) {
+    if let Some(icon) = card
+        .icon
+        .filter(|_| version >= ProtocolVersion::V2025_11_25)
+    {
         put("icons", icons(icon));
     }
-    if version == Version::V2025_11_25 && card.tasks != TaskUse::Never {
+    if version == ProtocolVersion::V2025_11_25 && card.tasks != TaskUse::Never {
         let support = match card.tasks {
             TaskUse::Required => "required",
             _ => "optional",
         };
         put("execution", json!({"taskSupport": support}));
     }
-    if version >= Version::V2025_03_26 {
+    if version >= ProtocolVersion::V2025_03_26 {
         let hints = card.hints;
         let mut told = json!({
             "readOnlyHint": hints.read_only,
@@ -271,17 +287,17 @@ fn described(card: &Card, version: Version, whole: bool) -> Box<RawValue> {
             "idempotentHint": hints.idempotent,
             "openWorldHint": hints.open_world,
         });
-        // Said here by the version that has no other place for it.
-        if version < Version::V2025_06_18 {
+        // This version has no other place for the title.
+        if version < ProtocolVersion::V2025_06_18 {
             told["title"] = (*card.title).into();
         }
         put("annotations", told);
     }
-    raw(&tool)
+    to_raw_json(&tool)
 }
 
-/// The notification of a change, with what must stand in its `_meta`.
-pub(crate) fn change_message(change: &Change, meta: Option<&Value>) -> Vec<u8> {
+/// Encodes the notification of a change, with the given `_meta`.
+pub(crate) fn change_notification(change: &Change, meta: Option<&Value>) -> Vec<u8> {
     let mut params = Map::new();
     if let Some(meta) = meta {
         params.insert("_meta".to_owned(), meta.clone());

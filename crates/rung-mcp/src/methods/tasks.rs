@@ -1,4 +1,4 @@
-//! Tasks by their id: those of 2025-11-25, and the extension that came after them. One table holds both.
+//! Task methods: those of 2025-11-25, and those of the later extension. One table holds both kinds of task.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use rung_tool::Answers;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Begun, call, read};
-use crate::client::{Client, TASKS, required};
-use crate::refusal::{Refusal, Result};
-use crate::server::{Body, Server};
+use super::{MethodResult, call, parse_params};
+use crate::client::{ClientContext, TASKS_EXTENSION, required_capability};
+use crate::protocol_error::{ProtocolError, Result};
+use crate::server::{McpServer, ResultBody};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -19,30 +19,37 @@ struct Params {
     input_responses: Answers,
 }
 
-/// The parameters, of a client that knows what a task is.
-fn opened(client: &Client, params: Option<&RawValue>) -> Result<Params> {
+/// Parses the parameters. A modern client must have declared the extension.
+fn parse_task_params(client: &ClientContext, params: Option<&RawValue>) -> Result<Params> {
     if client.is_modern() && !client.capabilities.tasks {
-        let why = "tasks are for clients that declare the extension";
-        return Err(Refusal::capability(why, &required(TASKS)));
+        let why = "tasks require a client that declares the extension";
+        return Err(ProtocolError::missing_capability(
+            why,
+            &required_capability(TASKS_EXTENSION),
+        ));
     }
-    read(params)
+    parse_params(params)
 }
 
-pub(super) fn get(server: Server, client: Arc<Client>, params: Option<&RawValue>) -> Result<Begun> {
-    let params = opened(&client, params)?;
-    Ok(Begun::later(async move {
+pub(super) fn get(
+    server: McpServer,
+    client: Arc<ClientContext>,
+    params: Option<&RawValue>,
+) -> Result<MethodResult> {
+    let params = parse_task_params(&client, params)?;
+    Ok(MethodResult::deferred(async move {
         let task = server.0.tasks.get(&client, &params.task_id).await?;
-        Ok(Body::Complete(task))
+        Ok(ResultBody::Complete(task))
     }))
 }
 
 pub(super) fn update(
-    server: Server,
-    client: Arc<Client>,
+    server: McpServer,
+    client: Arc<ClientContext>,
     params: Option<&RawValue>,
-) -> Result<Begun> {
-    let params = opened(&client, params)?;
-    Ok(Begun::later(async move {
+) -> Result<MethodResult> {
+    let params = parse_task_params(&client, params)?;
+    Ok(MethodResult::deferred(async move {
         let Params {
             task_id,
             input_responses,
@@ -52,30 +59,32 @@ pub(super) fn update(
             .tasks
             .update(&client, &task_id, input_responses)
             .await?;
-        Ok(Body::Complete(b"{}".to_vec()))
+        Ok(ResultBody::Complete(b"{}".to_vec()))
     }))
 }
 
 pub(super) fn cancel(
-    server: Server,
-    client: Arc<Client>,
+    server: McpServer,
+    client: Arc<ClientContext>,
     params: Option<&RawValue>,
-) -> Result<Begun> {
-    let params = opened(&client, params)?;
-    Ok(Begun::later(async move {
+) -> Result<MethodResult> {
+    let params = parse_task_params(&client, params)?;
+    Ok(MethodResult::deferred(async move {
         let stopped = server.0.tasks.cancel(&client, &params.task_id).await?;
         if client.is_modern() {
-            return Ok(Body::Complete(b"{}".to_vec()));
+            return Ok(ResultBody::Complete(b"{}".to_vec()));
         }
         if !stopped {
-            return Err(Refusal::params("the task is over, and stays as it ended"));
+            return Err(ProtocolError::invalid_params(
+                "the task has ended, so its status does not change",
+            ));
         }
         let task = server.0.tasks.get(&client, &params.task_id).await?;
-        Ok(Body::Complete(task))
+        Ok(ResultBody::Complete(task))
     }))
 }
 
-pub(super) fn result(start: call::Start, params: Option<&RawValue>) -> Result<Begun> {
-    let params: Params = read(params)?;
+pub(super) fn result(start: call::PreparedCall, params: Option<&RawValue>) -> Result<MethodResult> {
+    let params: Params = parse_params(params)?;
     Ok(call::task_result(start, params.task_id))
 }

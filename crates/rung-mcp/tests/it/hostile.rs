@@ -1,37 +1,43 @@
-//! Servers that hang, flood, lie, crash and worse. None of them harms us or anybody else.
+//! Servers that hang, flood, lie or crash harm neither the client nor other servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::mischief::{self, connection, how, http, stdio};
+use crate::faulty_server::{self, connection, default_options, http, stdio};
 use rung_fault::{Code, Coded as _};
 use rung_mcp::connect::{
-    Answer, Connection, Delegate, Error, How, Options, Silent, Target, Tool, Unanswered,
+    Delegate, DelegateError, DownstreamTool, Error, NullDelegate, Options, RequestOptions,
+    ServerConnection, ServerResult, ServerTarget,
 };
-use rung_tool::Pending;
+use rung_tool::BoxFuture;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// Nothing that is right takes this long.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit of every wait.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-async fn tool(connection: &Connection) -> Tool {
-    connection.tools(&how()).await.unwrap().tools.remove(0)
+async fn first_tool(connection: &ServerConnection) -> DownstreamTool {
+    connection
+        .tools(&default_options())
+        .await
+        .unwrap()
+        .tools
+        .remove(0)
 }
 
-async fn call(connection: &Connection, within: Duration) -> Result<String, Error> {
-    let tool = tool(connection).await;
+async fn call_first_tool(connection: &ServerConnection, within: Duration) -> Result<String, Error> {
+    let tool = first_tool(connection).await;
     let arguments = to_raw_value(&json!({})).unwrap();
-    let how = How {
+    let how = RequestOptions {
         deadline: Some(tokio::time::Instant::now() + within),
-        ..How::default()
+        ..RequestOptions::default()
     };
     connection.call(&tool, &arguments, how).await.map(text)
 }
 
-fn text(answer: Answer) -> String {
-    let Answer::Here(result) = answer else {
+fn text(answer: ServerResult) -> String {
+    let ServerResult::InMemory(result) = answer else {
         panic!("it is long");
     };
     result.get().to_owned()
@@ -40,13 +46,13 @@ fn text(answer: Answer) -> String {
 #[tokio::test]
 async fn a_server_that_hangs_in_its_beginning_is_given_up() {
     let options = Options {
-        opening: Duration::from_millis(300),
+        open_timeout: Duration::from_millis(300),
         ..Options::new("hang")
     };
-    let connection = Connection::new(
-        Target::Command(mischief::command("hang")),
+    let connection = ServerConnection::new(
+        ServerTarget::Command(faulty_server::command("hang")),
         options,
-        Arc::new(Silent),
+        Arc::new(NullDelegate),
     );
     let error = connection.open().await.unwrap_err();
     assert_eq!(error.code(), Code::SourceUnavailable, "{error}");
@@ -55,7 +61,12 @@ async fn a_server_that_hangs_in_its_beginning_is_given_up() {
 #[tokio::test]
 async fn junk_around_messages_is_passed_over() {
     let connection = stdio("junk");
-    assert!(call(&connection, PATIENCE).await.unwrap().contains("done"));
+    assert!(
+        call_first_tool(&connection, TIMEOUT)
+            .await
+            .unwrap()
+            .contains("done")
+    );
 }
 
 #[tokio::test]
@@ -80,80 +91,91 @@ async fn a_server_that_does_not_know_the_modern_question_is_asked_the_legacy_one
 #[tokio::test]
 async fn a_crash_in_a_call_is_an_unknown_outcome_with_its_last_words_and_is_not_repeated() {
     let connection = stdio("crash");
-    let error = call(&connection, PATIENCE).await.unwrap_err();
+    let error = call_first_tool(&connection, TIMEOUT).await.unwrap_err();
     assert_eq!(error.code(), Code::OutcomeUnknown, "{error}");
     assert!(
         error.to_string().contains("segmentation something"),
         "{error}"
     );
-    // And it is there again for whoever comes next.
-    assert_eq!(connection.tools(&how()).await.unwrap().tools.len(), 2);
+    // The next request restarts the server.
+    assert_eq!(
+        connection
+            .tools(&default_options())
+            .await
+            .unwrap()
+            .tools
+            .len(),
+        2
+    );
 }
 
 #[tokio::test]
-async fn answers_that_nobody_waits_for_are_passed_over() {
+async fn unexpected_responses_are_ignored() {
     let connection = stdio("twice");
     for _ in 0..3 {
-        let answer = call(&connection, PATIENCE).await.unwrap();
+        let answer = call_first_tool(&connection, TIMEOUT).await.unwrap();
         assert!(answer.contains("first"), "{answer}");
     }
-    let answer = call(&stdio("other"), PATIENCE).await.unwrap();
+    let answer = call_first_tool(&stdio("other"), TIMEOUT).await.unwrap();
     assert!(answer.contains("of this one"), "{answer}");
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_after_its_deadline_is_nobody_elses() {
+async fn a_late_response_is_not_taken_for_another_requests() {
     let connection = stdio("late");
-    let error = call(&connection, Duration::from_millis(50))
+    let error = call_first_tool(&connection, Duration::from_millis(50))
         .await
         .unwrap_err();
     assert_eq!(error.code(), Code::OutcomeUnknown, "{error}");
-    // The late one comes first, and is not taken for this one's.
-    let tools = connection.tools(&how()).await.unwrap();
+    // The late response arrives first and is not taken for this request's.
+    let tools = connection.tools(&default_options()).await.unwrap();
     assert_eq!(tools.tools.len(), 2);
 }
 
 #[tokio::test]
 async fn no_traffic_extends_a_deadline() {
     let begun = Instant::now();
-    let error = call(&stdio("chatty"), Duration::from_millis(300))
+    let error = call_first_tool(&stdio("chatty"), Duration::from_millis(300))
         .await
         .unwrap_err();
     assert_eq!(error.code(), Code::OutcomeUnknown, "{error}");
     for mode in ["endless", "modern-endless"] {
         let server = http(mode);
-        let error = call(&server.connection, Duration::from_millis(300))
+        let error = call_first_tool(&server.connection, Duration::from_millis(300))
             .await
             .unwrap_err();
         assert_eq!(error.code(), Code::OutcomeUnknown, "{mode}: {error}");
     }
-    assert!(begun.elapsed() < PATIENCE);
+    assert!(begun.elapsed() < TIMEOUT);
 }
 
 #[tokio::test]
 async fn a_flood_is_read_past() {
-    let heard = Arc::new(Ear::default());
-    let connection = connection(Target::Command(mischief::command("flood")), heard.clone());
-    let answer = call(&connection, PATIENCE * 3).await.unwrap();
+    let heard = Arc::new(FloodCounter::default());
+    let connection = connection(
+        ServerTarget::Command(faulty_server::command("flood")),
+        heard.clone(),
+    );
+    let answer = call_first_tool(&connection, TIMEOUT * 3).await.unwrap();
     assert!(answer.contains("after the flood"));
     assert_eq!(heard.0.load(Ordering::Relaxed), 20_000);
 }
 
 #[derive(Default)]
-struct Ear(AtomicUsize);
+struct FloodCounter(AtomicUsize);
 
-impl Delegate for Ear {
-    fn told(&self, method: &str, _: Option<&RawValue>) {
+impl Delegate for FloodCounter {
+    fn on_notification(&self, method: &str, _: Option<&RawValue>) {
         if method == "notifications/flood" {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn ask<'a>(
+    fn on_request<'a>(
         &'a self,
         _: &'a str,
         _: Option<&'a RawValue>,
-    ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
+    ) -> BoxFuture<'a, Result<Box<RawValue>, DelegateError>> {
         let answer = to_raw_value(&json!({"action": "decline"})).unwrap();
         Box::pin(std::future::ready(Ok(answer)))
     }
@@ -163,11 +185,11 @@ impl Delegate for Ear {
 async fn a_question_on_a_pipe_reaches_the_one_who_called() {
     for mode in ["asks", "modern-asks"] {
         let connection = stdio(mode);
-        let tool = tool(&connection).await;
+        let tool = first_tool(&connection).await;
         let arguments = to_raw_value(&json!({})).unwrap();
-        let how = How {
-            delegate: Some(Arc::new(Ear::default())),
-            ..How::default()
+        let how = RequestOptions {
+            delegate: Some(Arc::new(FloodCounter::default())),
+            ..RequestOptions::default()
         };
         let answer = text(connection.call(&tool, &arguments, how).await.unwrap());
         assert!(answer.contains("decline"), "{answer}");
@@ -175,22 +197,22 @@ async fn a_question_on_a_pipe_reaches_the_one_who_called() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_reads_holds_nobody_up() {
+async fn a_server_that_never_reads_does_not_block_callers() {
     let connection = stdio("deaf");
-    let tool = tool(&connection).await;
+    let tool = first_tool(&connection).await;
     let large = to_raw_value(&json!({"text": "x".repeat(1 << 20)})).unwrap();
     let begun = Instant::now();
     for _ in 0..40 {
         let deadline = Some(tokio::time::Instant::now() + Duration::from_millis(20));
-        let how = How {
+        let how = RequestOptions {
             deadline,
-            ..How::default()
+            ..RequestOptions::default()
         };
         let error = connection.call(&tool, &large, how).await.unwrap_err();
         let expected = [Code::OutcomeUnknown, Code::SourceUnavailable];
         assert!(expected.contains(&error.code()), "{error}");
     }
-    assert!(begun.elapsed() < PATIENCE);
+    assert!(begun.elapsed() < TIMEOUT);
 }
 
 #[tokio::test]
@@ -198,10 +220,13 @@ async fn a_long_result_is_read_from_a_file_and_its_bytes_are_right() {
     use std::io::Read as _;
     const BYTES: usize = 20 << 20;
     let connection = stdio("long");
-    let tool = tool(&connection).await;
+    let tool = first_tool(&connection).await;
     let arguments = to_raw_value(&json!({"bytes": BYTES})).unwrap();
-    let answer = connection.call(&tool, &arguments, how()).await.unwrap();
-    let Answer::Long(long) = answer else {
+    let answer = connection
+        .call(&tool, &arguments, default_options())
+        .await
+        .unwrap();
+    let ServerResult::InFile(long) = answer else {
         panic!("it is short");
     };
     let mut long = long.open().unwrap();
@@ -218,32 +243,32 @@ async fn a_long_result_is_read_from_a_file_and_its_bytes_are_right() {
 async fn one_bad_tool_does_not_take_the_others_with_it() {
     let server = http("odd");
     for connection in [stdio("odd"), server.connection.clone()] {
-        let tools = connection.tools(&how()).await.unwrap();
+        let tools = connection.tools(&default_options()).await.unwrap();
         let names: Vec<&str> = tools.tools.iter().map(|tool| &*tool.name).collect();
         assert_eq!(names, ["good", "better"]);
-        assert_eq!(tools.dropped.len(), 9);
-        assert!(tools.dropped.iter().all(|dropped| !dropped.why.is_empty()));
-        // What was kept is as it came.
+        assert_eq!(tools.rejected.len(), 9);
+        assert!(tools.rejected.iter().all(|dropped| !dropped.why.is_empty()));
+        // The definition is unchanged.
         assert!(
             tools.tools[1]
-                .listed
+                .definition
                 .get()
                 .contains(r#""vendor":{"n":1.5}"#)
-                || tools.tools[1].listed.get().contains("1.50")
+                || tools.tools[1].definition.get().contains("1.50")
         );
     }
 }
 
 #[tokio::test]
 async fn a_list_without_an_end_is_followed_so_far_and_no_further() {
-    let tools = stdio("endless").tools(&how()).await.unwrap();
+    let tools = stdio("endless").tools(&default_options()).await.unwrap();
     assert!(tools.cut);
-    let tools = stdio("circle").tools(&how()).await.unwrap();
+    let tools = stdio("circle").tools(&default_options()).await.unwrap();
     assert_eq!(tools.tools.len(), 1);
 }
 
 #[tokio::test]
-async fn what_goes_wrong_over_http_is_told_as_what_it_is() {
+async fn http_failures_have_the_right_error_code() {
     for (mode, code, words) in [
         ("500", Code::SourceUnavailable, "500"),
         ("401", Code::SourceUnauthorized, "who are you?"),
@@ -259,28 +284,32 @@ async fn what_goes_wrong_over_http_is_told_as_what_it_is() {
         assert!(!error.to_string().contains('\x1b'), "{error}");
         assert!(!error.to_string().contains("SECRET"), "{error}");
     }
-    // Each of them may have been done.
+    // In each case the call may have taken effect.
     for mode in ["cut", "cut-stream", "504", "503", "303", "202", "half"] {
         let server = http(mode);
-        let error = call(&server.connection, PATIENCE).await.unwrap_err();
+        let error = call_first_tool(&server.connection, TIMEOUT)
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), Code::OutcomeUnknown, "{mode}: {error}");
     }
     let server = http("other");
-    let error = call(&server.connection, PATIENCE).await.unwrap_err();
+    let error = call_first_tool(&server.connection, TIMEOUT)
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), Code::OutcomeUnknown, "{error}");
 }
 
 #[tokio::test]
 async fn nothing_listens_there_or_does_not_speak_tls() {
-    let nobody = mischief::address("http://127.0.0.1:9/mcp");
-    let error = connection(nobody, Arc::new(Silent))
+    let nobody = faulty_server::address("http://127.0.0.1:9/mcp");
+    let error = connection(nobody, Arc::new(NullDelegate))
         .open()
         .await
         .unwrap_err();
     assert_eq!(error.code(), Code::SourceUnavailable, "{error}");
     let server = http("plain");
     let url = server.url.replace("http://", "https://");
-    let error = connection(mischief::address(&url), Arc::new(Silent))
+    let error = connection(faulty_server::address(&url), Arc::new(NullDelegate))
         .open()
         .await
         .unwrap_err();
@@ -290,7 +319,7 @@ async fn nothing_listens_there_or_does_not_speak_tls() {
 #[tokio::test]
 async fn a_stream_that_was_cut_off_is_gone_on_with() {
     let server = http("resume");
-    let answer = call(&server.connection, PATIENCE).await.unwrap();
+    let answer = call_first_tool(&server.connection, TIMEOUT).await.unwrap();
     assert!(answer.contains("content"), "{answer}");
 }
 
@@ -298,7 +327,7 @@ async fn a_stream_that_was_cut_off_is_gone_on_with() {
 async fn the_oldest_servers_are_spoken_to_as_well() {
     let server = http("old");
     assert!(
-        call(&server.connection, PATIENCE)
+        call_first_tool(&server.connection, TIMEOUT)
             .await
             .unwrap()
             .contains("done")
@@ -307,11 +336,11 @@ async fn the_oldest_servers_are_spoken_to_as_well() {
 
 #[tokio::test]
 async fn a_server_that_cannot_be_started_is_tried_less_and_less_often() {
-    let target = Target::Command(rung_mcp::connect::Command::new(
+    let target = ServerTarget::Command(rung_mcp::connect::ServerCommand::new(
         "/nonexistent/server",
         Vec::<String>::new(),
     ));
-    let connection = connection(target, Arc::new(Silent));
+    let connection = connection(target, Arc::new(NullDelegate));
     let mut waits = Vec::new();
     for _ in 0..4 {
         let begun = Instant::now();
@@ -324,39 +353,50 @@ async fn a_server_that_cannot_be_started_is_tried_less_and_less_often() {
 }
 
 #[tokio::test]
-async fn what_was_dropped_is_taken_back() {
+async fn a_dropped_call_leaves_the_server_usable() {
     let connection = stdio("never");
-    let tool = tool(&connection).await;
+    let tool = first_tool(&connection).await;
     let arguments = to_raw_value(&json!({})).unwrap();
     {
-        let calling = connection.call(&tool, &arguments, how());
+        let calling = connection.call(&tool, &arguments, default_options());
         let _not_in_time = tokio::time::timeout(Duration::from_millis(50), calling).await;
     }
-    // The server goes on to be spoken to.
-    assert_eq!(connection.tools(&how()).await.unwrap().tools.len(), 2);
+    // The server remains usable.
+    assert_eq!(
+        connection
+            .tools(&default_options())
+            .await
+            .unwrap()
+            .tools
+            .len(),
+        2
+    );
 }
 
-/// The limit on questions once counted each of them again and again, and so did the memory.
+/// Regression: every repetition was counted against the limit and kept in memory.
 #[tokio::test]
 async fn a_question_that_is_repeated_is_asked_once() {
     #[derive(Default)]
-    struct Slow(AtomicUsize);
+    struct RequestCounter(AtomicUsize);
 
-    impl Delegate for Slow {
-        fn ask<'a>(
+    impl Delegate for RequestCounter {
+        fn on_request<'a>(
             &'a self,
             _: &'a str,
             _: Option<&'a RawValue>,
-        ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
+        ) -> BoxFuture<'a, Result<Box<RawValue>, DelegateError>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(std::future::pending())
         }
     }
 
-    let slow = Arc::new(Slow::default());
-    let connection = connection(Target::Command(mischief::command("nags")), slow.clone());
+    let slow = Arc::new(RequestCounter::default());
+    let connection = connection(
+        ServerTarget::Command(faulty_server::command("nags")),
+        slow.clone(),
+    );
     assert!(
-        call(&connection, PATIENCE)
+        call_first_tool(&connection, TIMEOUT)
             .await
             .unwrap()
             .contains("enough")
@@ -364,16 +404,16 @@ async fn a_question_that_is_repeated_is_asked_once() {
     assert_eq!(slow.0.load(Ordering::Relaxed), 1);
 }
 
-/// It once was called sixteen times.
+/// Regression: the tool was called sixteen times.
 #[tokio::test]
-async fn a_legacy_server_is_not_taken_at_a_word_of_the_modern_era() {
+async fn a_legacy_result_type_has_no_modern_meaning() {
     let connection = stdio("input");
-    let first = call(&connection, PATIENCE).await.unwrap();
-    let second = call(&connection, PATIENCE).await.unwrap();
+    let first = call_first_tool(&connection, TIMEOUT).await.unwrap();
+    let second = call_first_tool(&connection, TIMEOUT).await.unwrap();
     let calls = |answer: &str| -> serde_json::Value {
         serde_json::from_str::<serde_json::Value>(answer).unwrap()["calls"].clone()
     };
-    // One list and one call in between.
+    // Between the two calls lies one `tools/list`.
     assert_eq!(
         calls(&second).as_u64(),
         calls(&first).as_u64().map(|calls| calls + 2)
@@ -383,7 +423,7 @@ async fn a_legacy_server_is_not_taken_at_a_word_of_the_modern_era() {
 #[tokio::test]
 async fn a_task_that_cannot_be_looked_at_any_more_has_an_unknown_outcome() {
     let server = http("modern-task");
-    let error = call(&server.connection, Duration::from_millis(700))
+    let error = call_first_tool(&server.connection, Duration::from_millis(700))
         .await
         .unwrap_err();
     assert_eq!(error.code(), Code::OutcomeUnknown, "{error}");
@@ -401,37 +441,40 @@ async fn a_legacy_server_is_greeted_in_its_own_way() {
 #[tokio::test]
 async fn answers_that_are_written_a_little_wrong_are_understood() {
     for mode in ["batch", "no-error"] {
-        let answer = call(&stdio(mode), PATIENCE).await.unwrap();
+        let answer = call_first_tool(&stdio(mode), TIMEOUT).await.unwrap();
         assert!(answer.contains("content"), "{mode}");
     }
 }
 
-/// Its end once came before it had been looked through.
+/// Regression: the end of the stream overtook the parsing of a long response.
 #[tokio::test]
-async fn a_long_answer_counts_even_if_it_is_the_last_word() {
+async fn a_long_response_before_the_end_is_delivered() {
     let connection = stdio("long-goodbye");
-    let tool = tool(&connection).await;
+    let tool = first_tool(&connection).await;
     let arguments = to_raw_value(&json!({"bytes": 30 << 20})).unwrap();
-    let answer = connection.call(&tool, &arguments, how()).await.unwrap();
-    assert!(matches!(answer, Answer::Long(_)));
+    let answer = connection
+        .call(&tool, &arguments, default_options())
+        .await
+        .unwrap();
+    assert!(matches!(answer, ServerResult::InFile(_)));
 }
 
-/// A server that notes what it hears.
-fn noted(mode: &str, folder: &std::path::Path) -> (Target, std::path::PathBuf) {
+/// A server that traces its messages.
+fn traced_target(mode: &str, folder: &std::path::Path) -> (ServerTarget, std::path::PathBuf) {
     let trace = folder.join("trace");
-    let mut command = mischief::command(mode);
+    let mut command = faulty_server::command(mode);
     let value = trace.to_str().unwrap().to_owned();
     command.env.push(("TRACE".to_owned(), value));
-    (Target::Command(command), trace)
+    (ServerTarget::Command(command), trace)
 }
 
-/// Hanging up once came first.
+/// Regression: the connection was closed before the cancellation was sent.
 #[tokio::test]
 async fn a_server_hears_that_a_call_is_not_wanted_before_it_is_hung_up_on() {
     let folder = tempfile::tempdir().unwrap();
-    let (target, trace) = noted("never", folder.path());
-    let connection = connection(target, Arc::new(Silent));
-    let error = call(&connection, Duration::from_millis(50))
+    let (target, trace) = traced_target("never", folder.path());
+    let connection = connection(target, Arc::new(NullDelegate));
+    let error = call_first_tool(&connection, Duration::from_millis(50))
         .await
         .unwrap_err();
     assert_eq!(error.code(), Code::OutcomeUnknown, "{error}");
@@ -449,8 +492,8 @@ async fn a_server_hears_that_a_call_is_not_wanted_before_it_is_hung_up_on() {
 async fn the_era_of_a_server_is_found_out_once() {
     for (mode, question) in [("silent", "initialize"), ("modern", "server/discover")] {
         let folder = tempfile::tempdir().unwrap();
-        let (target, trace) = noted(mode, folder.path());
-        let connection = connection(target, Arc::new(Silent));
+        let (target, trace) = traced_target(mode, folder.path());
+        let connection = connection(target, Arc::new(NullDelegate));
         connection.open().await.unwrap();
         connection.close().await;
         let first = std::fs::read_to_string(&trace).unwrap();
@@ -462,26 +505,26 @@ async fn the_era_of_a_server_is_found_out_once() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_taken_back_is_dropped() {
-    /// Never answers, and notes when nobody wants it to any more.
+async fn a_cancelled_server_request_is_dropped() {
+    /// Never answers, and counts dropped futures.
     #[derive(Default)]
-    struct Thinks(Arc<AtomicUsize>);
+    struct NeverAnswers(Arc<AtomicUsize>);
 
-    struct Thought(Arc<AtomicUsize>);
+    struct DropCounter(Arc<AtomicUsize>);
 
-    impl Drop for Thought {
+    impl Drop for DropCounter {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    impl Delegate for Thinks {
-        fn ask<'a>(
+    impl Delegate for NeverAnswers {
+        fn on_request<'a>(
             &'a self,
             _: &'a str,
             _: Option<&'a RawValue>,
-        ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
-            let thought = Thought(self.0.clone());
+        ) -> BoxFuture<'a, Result<Box<RawValue>, DelegateError>> {
+            let thought = DropCounter(self.0.clone());
             Box::pin(async move {
                 let _thought = thought;
                 std::future::pending().await
@@ -490,24 +533,24 @@ async fn a_question_that_is_taken_back_is_dropped() {
     }
 
     let dropped = Arc::new(AtomicUsize::new(0));
-    let target = Target::Command(mischief::command("takes-back"));
-    let connection = connection(target, Arc::new(Thinks(dropped.clone())));
-    let answer = call(&connection, PATIENCE).await.unwrap();
+    let target = ServerTarget::Command(faulty_server::command("takes-back"));
+    let connection = connection(target, Arc::new(NeverAnswers(dropped.clone())));
+    let answer = call_first_tool(&connection, TIMEOUT).await.unwrap();
     assert!(answer.contains("never mind"));
     assert_eq!(dropped.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
-async fn what_is_said_on_the_way_reaches_the_one_who_called() {
+async fn notifications_during_a_call_reach_its_delegate() {
     #[derive(Default)]
-    struct Hears(parking_lot::Mutex<Vec<String>>);
+    struct NotificationRecorder(parking_lot::Mutex<Vec<String>>);
 
-    impl Delegate for Hears {
+    impl Delegate for NotificationRecorder {
         fn wants_progress(&self) -> bool {
             true
         }
 
-        fn told(&self, method: &str, params: Option<&RawValue>) {
+        fn on_notification(&self, method: &str, params: Option<&RawValue>) {
             let params: serde_json::Value = serde_json::from_str(params.unwrap().get()).unwrap();
             self.0
                 .lock()
@@ -515,18 +558,21 @@ async fn what_is_said_on_the_way_reaches_the_one_who_called() {
         }
     }
 
-    let (caller, others) = (Arc::new(Hears::default()), Arc::new(Hears::default()));
-    let target = Target::Command(mischief::command("progress"));
+    let (caller, others) = (
+        Arc::new(NotificationRecorder::default()),
+        Arc::new(NotificationRecorder::default()),
+    );
+    let target = ServerTarget::Command(faulty_server::command("progress"));
     let connection = connection(target, others.clone());
-    let tool = tool(&connection).await;
+    let tool = first_tool(&connection).await;
     let arguments = to_raw_value(&json!({})).unwrap();
-    let how = How {
+    let how = RequestOptions {
         delegate: Some(caller.clone()),
-        ..How::default()
+        ..RequestOptions::default()
     };
     connection.call(&tool, &arguments, how).await.unwrap();
     let mut heard = caller.0.lock().clone();
-    // On a pipe a log names no request. Nobody else waited.
+    // On stdio a log message names no request; only this request was pending.
     assert_eq!(heard.pop().as_deref(), Some("notifications/message null"));
     assert_eq!(
         heard,

@@ -1,18 +1,17 @@
-//! What is sent arrives as it was sent, and what comes back as it was given, byte for byte: over every transport, in
-//! both eras, and through a server of ours in between.
+//! Parameters and results are relayed byte for byte: over every transport, in both eras, and through Rung's own server.
 
 use std::sync::Arc;
 
-use crate::door::{Nowhere, client, offer, over_http};
-use crate::mischief::{Http, command, how, http, stdio};
+use crate::faulty_server::{HttpServerFixture, command, default_options, http, stdio};
+use crate::fixture::{FullResultStore, connect_in_era, serve_http, server_config};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};
-use rung_mcp::connect::{Answer, Connection, Options, Target};
-use rung_mcp::{Capabilities, Offer, Remote, Server};
+use rung_mcp::connect::{Options, ServerConnection, ServerResult, ServerTarget};
+use rung_mcp::{Capabilities, DownstreamToolSource, McpServer, ServerConfig};
 use serde_json::value::RawValue;
 use tokio::runtime::Runtime;
 
-/// Messages that typed layers are known to change.
+/// Messages that typed layers often change.
 const CORPUS: [&str; 14] = [
     "{}",
     r#"{"name":"x","arguments":{"b":1,"a":2,"b ":3,"B":4}}"#,
@@ -30,7 +29,7 @@ const CORPUS: [&str; 14] = [
     r#"{"protocolVersion":"2025-11-25","capabilities":{"experimental":{"a/b":{}},"tasks":{}},"serverInfo":{"name":"x","extra":1}}"#,
 ];
 
-/// Any JSON object, as odd as it may be written.
+/// Any JSON object, in any notation.
 fn any_object() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?",
@@ -68,12 +67,12 @@ fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
 
-/// Asks for `params` to be sent back.
-fn echoed(runtime: &Runtime, connection: &Connection, params: &str) -> String {
+/// Has the server echo `params`.
+fn echo(runtime: &Runtime, connection: &ServerConnection, params: &str) -> String {
     let params = raw(params);
-    let asked = connection.request("echo/it", Some(&params), how());
+    let asked = connection.request("echo/it", Some(&params), default_options());
     let answer = runtime.block_on(asked).unwrap();
-    let Answer::Here(result) = answer else {
+    let ServerResult::InMemory(result) = answer else {
         panic!("it is long");
     };
     result.get().to_owned()
@@ -86,10 +85,10 @@ fn runtime() -> Runtime {
         .unwrap()
 }
 
-fn check(connection: &Connection, law: impl Fn(&str, &str) -> Result<(), TestCaseError>) {
+fn check(connection: &ServerConnection, law: impl Fn(&str, &str) -> Result<(), TestCaseError>) {
     let runtime = runtime();
     for text in CORPUS {
-        law(text, &echoed(&runtime, connection, text)).unwrap();
+        law(text, &echo(&runtime, connection, text)).unwrap();
     }
     let mut runner = TestRunner::new(Runs {
         cases: 300,
@@ -97,13 +96,13 @@ fn check(connection: &Connection, law: impl Fn(&str, &str) -> Result<(), TestCas
         ..Runs::default()
     });
     let ran = runner.run(&any_object(), |text| {
-        law(&text, &echoed(&runtime, connection, &text))
+        law(&text, &echo(&runtime, connection, &text))
     });
     ran.unwrap();
 }
 
 #[test]
-fn a_legacy_server_gets_and_gives_the_very_bytes() {
+fn a_legacy_server_gets_and_gives_the_same_bytes() {
     let (plain, stream, old) = (http("plain"), http("plain-stream"), http("old"));
     for connection in [
         &stdio("plain"),
@@ -118,27 +117,27 @@ fn a_legacy_server_gets_and_gives_the_very_bytes() {
     }
 }
 
-/// The modern era wants something said in `_meta`. Around it and in it everything else stays.
+/// Modern requests carry client data in `_meta`. All other bytes stay unchanged.
 #[test]
-fn a_modern_server_gets_and_gives_the_very_bytes_but_for_what_the_protocol_wants_said() {
+fn a_modern_server_gets_and_gives_the_same_bytes_except_client_meta() {
     let (plain, stream) = (http("modern"), http("modern-stream"));
     for connection in [&stdio("modern"), &plain.connection, &stream.connection] {
         check(connection, |sent, got| {
-            // What is no object there cannot have members added.
-            let last = spans(sent)
+            // Members can be added to an object only.
+            let last = member_spans(sent)
                 .into_iter()
                 .rev()
                 .find(|(key, _)| key == "_meta");
             prop_assume!(last.is_none_or(|(_, meta)| meta.starts_with('{')));
             let theirs = meta_of(got).expect("it is there");
-            let (before, after) = around(got, theirs);
+            let (before, after) = split_around(got, theirs);
             let Some(ours) = meta_of(sent) else {
                 let before = before.trim_end_matches(':').trim_end_matches("\"_meta\"");
                 let after = after.strip_prefix(',').unwrap_or(after);
                 prop_assert_eq!(format!("{before}{after}"), sent);
                 return Ok(());
             };
-            prop_assert_eq!(around(sent, ours), (before, after));
+            prop_assert_eq!(split_around(sent, ours), (before, after));
             let own = |text: &str| -> Vec<(String, String)> {
                 let said =
                     |(key, _): &(String, String)| !key.starts_with("io.modelcontextprotocol/");
@@ -150,9 +149,9 @@ fn a_modern_server_gets_and_gives_the_very_bytes_but_for_what_the_protocol_wants
     }
 }
 
-/// The last `_meta` of an object, if it is an object.
+/// Returns the last `_meta` member, if its value is an object.
 fn meta_of(text: &str) -> Option<&str> {
-    let found = spans(text)
+    let found = member_spans(text)
         .into_iter()
         .rev()
         .find(|(key, _)| key == "_meta");
@@ -161,20 +160,20 @@ fn meta_of(text: &str) -> Option<&str> {
         .filter(|value| value.starts_with('{'))
 }
 
-fn around<'t>(text: &'t str, part: &'t str) -> (&'t str, &'t str) {
+fn split_around<'t>(text: &'t str, part: &'t str) -> (&'t str, &'t str) {
     let start = part.as_ptr().addr() - text.as_ptr().addr();
     (&text[..start], &text[start + part.len()..])
 }
 
 fn members(text: &str) -> Vec<(String, String)> {
-    spans(text)
+    member_spans(text)
         .into_iter()
         .map(|(key, value)| (key, value.to_owned()))
         .collect()
 }
 
-/// The members of an object with their very bytes, found by a reader that shares nothing with ours.
-fn spans(text: &str) -> Vec<(String, &str)> {
+/// Returns the members of an object byte for byte, found by a parser that is independent of the crate's.
+fn member_spans(text: &str) -> Vec<(String, &str)> {
     let bytes = text.as_bytes();
     let mut at = text.find('{').unwrap() + 1;
     let mut found = Vec::new();
@@ -221,7 +220,7 @@ fn spans(text: &str) -> Vec<(String, &str)> {
     }
 }
 
-/// Client, our server, a foreign server: arguments and results go all the way and back.
+/// Arguments and results pass from the client through Rung's server to a downstream server and back.
 #[test]
 fn calls_through_a_server_of_ours_keep_every_byte() {
     for (back, front) in [
@@ -231,29 +230,31 @@ fn calls_through_a_server_of_ours_keep_every_byte() {
         ("modern-mirror", "modern"),
     ] {
         let runtime = runtime();
-        let door: Http = through(&runtime, Target::Command(command(back)));
+        let door: HttpServerFixture = serve_through(&runtime, ServerTarget::Command(command(back)));
         let era = if front == "modern" {
             rung_mcp::connect::Era::Modern
         } else {
             rung_mcp::connect::Era::Legacy
         };
-        let connection = client(&door.url, era);
-        let tools = runtime.block_on(connection.tools(&how())).unwrap();
+        let connection = connect_in_era(&door.url, era);
+        let tools = runtime
+            .block_on(connection.tools(&default_options()))
+            .unwrap();
         let tool = &tools.tools[0];
-        // As the foreign server lists it, to the byte.
+        // The definition is the downstream server's, byte for byte.
         assert_eq!(
-            tool.listed.get(),
+            tool.definition.get(),
             r#"{"name":"a","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}"#
         );
         let law = |text: &str| {
             let arguments = raw(text);
             let answer = runtime
-                .block_on(connection.call(tool, &arguments, how()))
+                .block_on(connection.call(tool, &arguments, default_options()))
                 .unwrap();
-            let Answer::Here(result) = answer else {
+            let ServerResult::InMemory(result) = answer else {
                 panic!("it is long");
             };
-            // A modern result says of itself what it is, in front.
+            // A modern result begins with `resultType` and `_meta`.
             let got = result.get();
             let own = got.strip_prefix('{').filter(|_| front == "modern");
             let got = match own {
@@ -286,16 +287,16 @@ fn calls_through_a_server_of_ours_keep_every_byte() {
     }
 }
 
-fn through(runtime: &Runtime, target: Target) -> Http {
-    let remote = Remote::new(
+fn serve_through(runtime: &Runtime, target: ServerTarget) -> HttpServerFixture {
+    let remote = DownstreamToolSource::new(
         target,
         Options::new("behind"),
         Capabilities::default(),
-        Arc::new(Nowhere),
+        Arc::new(FullResultStore),
     );
-    let server = Server::new(Offer {
+    let server = McpServer::new(ServerConfig {
         tools: Arc::new(remote),
-        ..offer()
+        ..server_config()
     });
-    Http::at(runtime.block_on(over_http(server)))
+    HttpServerFixture::from_url(runtime.block_on(serve_http(server)))
 }

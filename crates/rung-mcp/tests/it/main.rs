@@ -1,11 +1,11 @@
-//! The client side against other servers: one that misbehaves as told, and one that repeats what it is sent.
+//! The client side against the faulty server and against Rung's own server.
 #![allow(clippy::unwrap_used)]
 
 mod conversations;
-mod door;
-mod held;
+mod faulty_server;
+mod fixture;
 mod hostile;
 mod lossless;
-mod mischief;
-mod passed_on;
-mod raw_access;
+mod relay_interface;
+mod relayed;
+mod suspended_calls;

@@ -1,7 +1,7 @@
-//! Applications whose id is an address: what they are is read there.
+//! Client ID metadata documents: clients whose id is the URL of their metadata.
 //!
-//! Whoever asks chooses the address, so nothing is fetched that only this machine or its network reaches: the name is
-//! resolved here, every address of it must be one of the public internet, and the connection is made to that one.
+//! The URL is untrusted, so nothing is fetched that only this machine or its network can reach (SSRF): the host is resolved here,
+//! all its addresses must be on the public internet, and the connection is made to the address that was checked.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
@@ -12,129 +12,142 @@ use std::time::{Duration, Instant};
 use reqwest::{Client, Url, redirect};
 use rung_fault::Code;
 use rung_records::Error;
-use rung_records::authority::ClientCard;
+use rung_records::authority::ClientMetadata;
 use serde_json::Value;
 
-/// Bytes of a document.
+/// Bytes of a document, at most.
 const MAX_BYTES: usize = 64 * 1024;
-/// How long it may take to be read.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it is believed.
-const KEPT: Duration = Duration::from_mins(5);
-/// Documents that are remembered.
-const MAX_KEPT: usize = 256;
+/// Timeout of a fetch.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a document is cached.
+const CACHE_TTL: Duration = Duration::from_mins(5);
+/// Cached documents, at most.
+const MAX_CACHED: usize = 256;
 
-/// Documents that are being read at once.
-const MAX_READING: usize = 8;
-/// How long it is not asked again for what could not be read.
-const FAILED: Duration = Duration::from_secs(30);
+/// Concurrent fetches, at most.
+const MAX_CONCURRENT_FETCHES: usize = 8;
+/// How long a failure is cached.
+const FAILURE_TTL: Duration = Duration::from_secs(30);
 
-/// Documents that were read, and those that could not be.
+/// A cache of metadata documents, and of failures to fetch one.
 #[derive(Default)]
-pub(crate) struct Documents {
-    known: Mutex<HashMap<String, (Instant, Option<ClientCard>)>>,
-    reading: AtomicUsize,
+pub(crate) struct ClientMetadataDocuments {
+    cached: Mutex<HashMap<String, (Instant, Option<ClientMetadata>)>>,
+    active_fetches: AtomicUsize,
 }
 
-impl Documents {
-    /// The application whose id is this address.
-    pub(crate) fn client(&self, id: &str) -> Result<ClientCard, Error> {
-        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+impl ClientMetadataDocuments {
+    /// Returns the client whose id is this URL.
+    pub(crate) fn find_client(&self, id: &str) -> Result<ClientMetadata, Error> {
+        let lock = || self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         match lock().get(id) {
-            Some((at, Some(card))) if at.elapsed() < KEPT => return Ok(card.clone()),
-            Some((at, None)) if at.elapsed() < FAILED => {
-                return Err(wrong("the document there could not be read a moment ago"));
+            Some((at, Some(card))) if at.elapsed() < CACHE_TTL => return Ok(card.clone()),
+            Some((at, None)) if at.elapsed() < FAILURE_TTL => {
+                return Err(invalid_client(
+                    "the client metadata document could not be read a moment ago",
+                ));
             }
             _ => {}
         }
-        let _one = Reading::begin(&self.reading)?;
-        let card = Self::read(id);
+        let _one = FetchSlot::acquire(&self.active_fetches)?;
+        let card = Self::fetch_client(id);
         let mut known = lock();
-        known.retain(|_, (at, _)| at.elapsed() < KEPT);
-        if known.len() < MAX_KEPT {
+        known.retain(|_, (at, _)| at.elapsed() < CACHE_TTL);
+        if known.len() < MAX_CACHED {
             known.insert(id.to_owned(), (Instant::now(), card.as_ref().ok().cloned()));
         }
         card
     }
 
-    fn read(id: &str) -> Result<ClientCard, Error> {
-        let url = address(id)?;
-        let document = Self::fetch(url)?;
+    fn fetch_client(id: &str) -> Result<ClientMetadata, Error> {
+        let url = parse_client_id_url(id)?;
+        let document = Self::fetch_json(url)?;
         if document["client_id"].as_str() != Some(id) {
-            return Err(wrong("the document there is of another client_id"));
+            return Err(invalid_client(
+                "the client metadata document names another client_id",
+            ));
         }
-        ClientCard::read(id.to_owned(), &document)
+        ClientMetadata::parse(id.to_owned(), &document)
     }
 
-    /// What lies at an address of the public internet.
-    fn fetch(url: Url) -> Result<Value, Error> {
-        let unreachable = |why: &str| wrong(format!("the document there cannot be read: {why}"));
+    /// Fetches a JSON document from the public internet.
+    fn fetch_json(url: Url) -> Result<Value, Error> {
+        let unreachable = |why: &str| {
+            invalid_client(format!(
+                "the client metadata document cannot be read: {why}"
+            ))
+        };
         let host = url.host_str().unwrap_or_default().to_owned();
         let port = url.port_or_known_default().unwrap_or(443);
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let found = (bare, port).to_socket_addrs();
-        let found: Vec<SocketAddr> = found.map_err(|_| unreachable("no such host"))?.collect();
+        let found: Vec<SocketAddr> = found
+            .map_err(|_| unreachable("the host name does not resolve"))?
+            .collect();
         let public = |at: &SocketAddr| is_public(at.ip());
         let Some(first) = found.first().filter(|_| found.iter().all(public)) else {
-            return Err(unreachable("it is not on the public internet"));
+            return Err(unreachable("the host is not on the public internet"));
         };
         let _first_one_counts = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .redirect(redirect::Policy::none())
-            .timeout(PATIENCE)
+            .timeout(FETCH_TIMEOUT)
             .no_proxy()
             .resolve(&host, *first)
             .build()
             .map_err(|_| unreachable("no TLS"))?;
         let reading = async move {
             let request = client.get(url).header("Accept", "application/json");
-            let mut response = request.send().await.map_err(|_| unreachable("no answer"))?;
+            let mut response = request
+                .send()
+                .await
+                .map_err(|_| unreachable("the host does not respond"))?;
             if !response.status().is_success() {
-                return Err(unreachable("it is not there"));
+                return Err(unreachable("the host returned an error"));
             }
             let mut body = Vec::new();
             while let Some(piece) = response
                 .chunk()
                 .await
-                .map_err(|_| unreachable("it broke off"))?
+                .map_err(|_| unreachable("the response is incomplete"))?
             {
                 body.extend_from_slice(&piece);
                 if body.len() > MAX_BYTES {
-                    return Err(unreachable("it is too long"));
+                    return Err(unreachable("the document is too long"));
                 }
             }
-            serde_json::from_slice(&body).map_err(|_| unreachable("it is no JSON"))
+            serde_json::from_slice(&body).map_err(|_| unreachable("the document is not valid JSON"))
         };
         tokio::runtime::Handle::current().block_on(reading)
     }
 }
 
-/// One of the few that may be read at once: whoever asks chooses how slow it is.
-struct Reading<'a>(&'a AtomicUsize);
+/// A slot for one fetch. The slots are few because the URL, and so its latency, is untrusted.
+struct FetchSlot<'a>(&'a AtomicUsize);
 
-impl<'a> Reading<'a> {
-    fn begin(count: &'a AtomicUsize) -> Result<Self, Error> {
+impl<'a> FetchSlot<'a> {
+    fn acquire(count: &'a AtomicUsize) -> Result<Self, Error> {
         let reading = Self(count);
-        if count.fetch_add(1, Ordering::Relaxed) < MAX_READING {
+        if count.fetch_add(1, Ordering::Relaxed) < MAX_CONCURRENT_FETCHES {
             return Ok(reading);
         }
-        let why = "too many applications are being looked up: try again in a moment";
-        Err(Error::refused(Code::SlowDown, "client_id", why))
+        let why = "too many client metadata documents are being fetched: try again in a moment";
+        Err(Error::invalid_with_code(Code::SlowDown, "client_id", why))
     }
 }
 
-impl Drop for Reading<'_> {
+impl Drop for FetchSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn wrong(why: impl Into<String>) -> Error {
-    Error::refused(Code::InvalidClient, "client_id", why)
+fn invalid_client(why: impl Into<String>) -> Error {
+    Error::invalid_with_code(Code::InvalidClient, "client_id", why)
 }
 
-fn address(id: &str) -> Result<Url, Error> {
-    let url = Url::parse(id).map_err(|_| wrong("client_id is no address"))?;
+fn parse_client_id_url(id: &str) -> Result<Url, Error> {
+    let url = Url::parse(id).map_err(|_| invalid_client("client_id is not a valid URL"))?;
     let sound = url.scheme() == "https"
         && url.username().is_empty()
         && url.password().is_none()
@@ -147,28 +160,28 @@ fn address(id: &str) -> Result<Url, Error> {
     if sound {
         return Ok(url);
     }
-    Err(wrong(
-        "a client_id that is an address is https, with a path and nothing else",
+    Err(invalid_client(
+        "a client_id that is a URL must be https, with a path and without credentials, query or fragment",
     ))
 }
 
-/// Whether an address is one of the public internet.
+/// True if an address is on the public internet.
 fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_public_v4(ip),
         IpAddr::V6(ip) => {
-            if let Some(ip) = ip.to_ipv4_mapped().or_else(|| embedded(ip)) {
+            if let Some(ip) = ip.to_ipv4_mapped().or_else(|| embedded_v4(ip)) {
                 return is_public_v4(ip);
             }
             let first = ip.segments()[0];
-            // Global unicast, without what is for documentation.
+            // Global unicast, except the documentation prefix.
             (0x2000..0x4000).contains(&first) && !(first == 0x2001 && ip.segments()[1] == 0xdb8)
         }
     }
 }
 
-/// An older address inside a newer one: 6to4 and NAT64.
-fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+/// Returns the IPv4 address embedded in a 6to4 or NAT64 address.
+fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let s = ip.segments();
     let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match s {
@@ -231,7 +244,7 @@ mod tests {
 
     #[test]
     fn an_address_of_an_application_is_plain() {
-        assert!(address("https://app.example/client.json").is_ok());
+        assert!(parse_client_id_url("https://app.example/client.json").is_ok());
         for bad in [
             "http://app.example/client.json",
             "https://app.example/",
@@ -242,10 +255,10 @@ mod tests {
             "HTTPS://app.example/c",
             "https://app.example:22/c",
         ] {
-            assert!(address(bad).is_err(), "{bad}");
+            assert!(parse_client_id_url(bad).is_err(), "{bad}");
         }
-        let refused = Documents::default()
-            .client("https://127.0.0.1/c")
+        let refused = ClientMetadataDocuments::default()
+            .find_client("https://127.0.0.1/c")
             .unwrap_err();
         assert!(refused.to_string().contains("public"), "{refused}");
     }

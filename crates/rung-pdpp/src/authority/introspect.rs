@@ -1,4 +1,4 @@
-//! `POST /introspect`: a resource server elsewhere asks what a token is.
+//! `POST /introspect`: token introspection (RFC 7662) for remote resource servers.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -6,23 +6,28 @@ use data_encoding::BASE64;
 use rung_records::Error;
 use serde_json::json;
 
-use super::visit::{self, Visit};
+use super::form_request::{self, FormRequest};
 use crate::service::Service;
 
-pub(super) fn post(service: &Service, visit: &Visit) -> Result<Response, Error> {
-    let Some((name, secret)) = credentials(visit) else {
-        return Ok(refused());
+pub(super) fn post(service: &Service, visit: &FormRequest) -> Result<Response, Error> {
+    let Some((name, secret)) = basic_credentials(visit) else {
+        return Ok(unauthorized());
     };
     if !service.records().is_resource_server(&name, &secret)? {
-        return Ok(refused());
+        return Ok(unauthorized());
     }
-    let known = service.records().introspect(visit.need("token")?)?;
-    let issuer = service.issuer(&visit.arrived);
-    let resource = service.resource(&visit.arrived);
-    Ok(visit::json(StatusCode::OK, &known.told(&issuer, &resource)))
+    let known = service
+        .records()
+        .introspect(visit.required_text("token")?)?;
+    let issuer = service.issuer(&visit.head);
+    let resource = service.resource_url(&visit.head);
+    Ok(form_request::json_response(
+        StatusCode::OK,
+        &known.to_response(&issuer, &resource),
+    ))
 }
 
-fn credentials(visit: &Visit) -> Option<(String, String)> {
+fn basic_credentials(visit: &FormRequest) -> Option<(String, String)> {
     let (scheme, shown) = visit.header(header::AUTHORIZATION)?.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
         return None;
@@ -33,13 +38,13 @@ fn credentials(visit: &Visit) -> Option<(String, String)> {
     Some((name.to_owned(), secret.to_owned()))
 }
 
-fn refused() -> Response {
+fn unauthorized() -> Response {
     let body = json!({"error": {
         "type": "authentication_error", "code": "context.authentication_failed",
-        "message": "only a resource server that is known may ask this",
-        "hint": "`rung pdpp resource-server new NAME` makes credentials for it",
+        "message": "only a registered resource server may introspect tokens",
+        "hint": "create credentials with `rung pdpp resource-server NAME`",
     }});
-    let mut response = visit::json(StatusCode::UNAUTHORIZED, &body);
+    let mut response = form_request::json_response(StatusCode::UNAUTHORIZED, &body);
     let challenge = HeaderValue::from_static("Basic realm=\"introspection\"");
     response
         .headers_mut()

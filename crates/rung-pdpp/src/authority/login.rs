@@ -6,68 +6,71 @@ use rung_fault::Code;
 use rung_records::Error;
 use serde_json::json;
 
-use super::visit::{self, Visit};
+use super::form_request::{self, FormRequest};
 use super::{pages, session};
 use crate::service::Service;
 
-pub(super) fn get(service: &Service, visit: &Visit) -> Result<Response, Error> {
-    let asked = visit.asked();
-    let next = next(visit::text(&asked, "next")?);
-    if session::owner(service, visit)?.is_some() {
-        return visit::redirect(&next);
+pub(super) fn get(service: &Service, visit: &FormRequest) -> Result<Response, Error> {
+    let asked = visit.query_fields();
+    let next = local_path_after_login(form_request::text(&asked, "next")?);
+    if session::signed_in_owner(service, visit)?.is_some() {
+        return form_request::redirect(&next);
     }
-    private(visit)?;
-    pages::login(visit, &next, None)
+    require_private_connection(visit)?;
+    pages::login_page(visit, &next, None)
 }
 
-pub(super) fn post(service: &Service, visit: &Visit) -> Result<Response, Error> {
-    private(visit)?;
+pub(super) fn post(service: &Service, visit: &FormRequest) -> Result<Response, Error> {
+    require_private_connection(visit)?;
     session::check_csrf(service, visit)?;
-    let next = next(visit.text("next")?);
+    let next = local_path_after_login(visit.text("next")?);
     let subject = service.records().owner_id();
-    let (password, browser) = (visit.need("password")?, session::browser(visit));
+    let (password, browser) = (
+        visit.required_text("password")?,
+        session::browser_cookie(visit),
+    );
     let session = match service.records().sign_in(subject, password, browser) {
         Ok(session) => session,
-        Err(error) if visit.wants_page() => return pages::login(visit, &next, Some(&error)),
+        Err(error) if visit.wants_html() => return pages::login_page(visit, &next, Some(&error)),
         Err(error) => return Err(error),
     };
-    // What the browser showed before is no session any more.
-    if let Some(before) = session::shown(visit) {
+    // The previous session ends.
+    if let Some(before) = session::session_cookie(visit) {
         service.records().sign_out(before)?;
     }
-    let mut response = if visit.wants_page() {
-        visit::redirect(&next)?
+    let mut response = if visit.wants_html() {
+        form_request::redirect(&next)?
     } else {
-        visit::json(StatusCode::OK, &json!({"signed_in": true}))
+        form_request::json_response(StatusCode::OK, &json!({"signed_in": true}))
     };
-    session::begin(visit, &mut response, &session);
+    session::start_session(visit, &mut response, &session);
     Ok(response)
 }
 
-pub(super) fn logout(service: &Service, visit: &Visit) -> Result<Response, Error> {
+pub(super) fn logout(service: &Service, visit: &FormRequest) -> Result<Response, Error> {
     session::check_csrf(service, visit)?;
-    if let Some(shown) = session::shown(visit) {
+    if let Some(shown) = session::session_cookie(visit) {
         service.records().sign_out(shown)?;
     }
-    let mut response = visit::redirect("/owner/login")?;
-    session::end(visit, &mut response);
+    let mut response = form_request::redirect("/owner/login")?;
+    session::clear_session(visit, &mut response);
     Ok(response)
 }
 
-/// Refuses a password that others could read on its way.
-fn private(visit: &Visit) -> Result<(), Error> {
-    if visit.arrived.is_private() {
+/// Rejects a connection on which a password could be intercepted.
+fn require_private_connection(visit: &FormRequest) -> Result<(), Error> {
+    if visit.head.is_tls_or_loopback() {
         return Ok(());
     }
-    Err(Error::refused(
+    Err(Error::invalid_with_code(
         Code::PermissionError,
         "",
-        "the owner signs in over TLS: put this server behind one, and start it with --public-url https://…",
+        "sign-in requires TLS: put this server behind a TLS proxy and start it with --public-url https://…",
     ))
 }
 
-/// Where to go after signing in: somewhere here.
-fn next(asked: Option<&str>) -> String {
+/// Returns the path to open after signing in. A URL of another host is replaced.
+fn local_path_after_login(asked: Option<&str>) -> String {
     let here = |path: &&str| {
         path.starts_with('/')
             && !path.starts_with("//")
@@ -79,12 +82,12 @@ fn next(asked: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::next;
+    use super::local_path_after_login;
 
     #[test]
-    fn nobody_is_sent_elsewhere_after_signing_in() {
+    fn login_redirects_only_to_local_paths() {
         assert_eq!(
-            next(Some("/consent?request_uri=x")),
+            local_path_after_login(Some("/consent?request_uri=x")),
             "/consent?request_uri=x"
         );
         for bad in [
@@ -95,7 +98,11 @@ mod tests {
             "evil",
             "",
         ] {
-            assert_eq!(next(Some(bad)), "/owner/grants", "{bad:?}");
+            assert_eq!(
+                local_path_after_login(Some(bad)),
+                "/owner/grants",
+                "{bad:?}"
+            );
         }
     }
 }

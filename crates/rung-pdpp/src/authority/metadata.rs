@@ -1,4 +1,4 @@
-//! `/.well-known/oauth-authorization-server`: what can be asked here, and where.
+//! `/.well-known/oauth-authorization-server`: authorization server metadata (RFC 8414).
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -6,22 +6,22 @@ use rung_records::Error;
 use rung_records::authority::{DETAILS_TYPE, PRE_REGISTERED};
 use serde_json::{Value, json};
 
-use super::visit::{self, Visit};
+use super::form_request::{self, FormRequest};
 use crate::service::Service;
 
-/// The ways to tokens.
+/// The device code grant type (RFC 8628).
 pub(super) const DEVICE_CODE: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
-pub(super) fn get(service: &Service, visit: &Visit) -> Result<Response, Error> {
-    // Clients that find this ask for access first, which is in vain where the door is open and there is no data.
-    if service.has_nothing_to_give()? {
+pub(super) fn get(service: &Service, visit: &FormRequest) -> Result<Response, Error> {
+    // Clients that find this document start OAuth, which cannot succeed on an open server without data.
+    if service.has_nothing_to_grant()? {
         return Err(Error::NotFound(
-            "there is nothing to ask for yet".to_owned(),
+            "this server has no data to request yet".to_owned(),
         ));
     }
-    Ok(visit::json(
+    Ok(form_request::json_response(
         StatusCode::OK,
-        &document(&service.issuer(&visit.arrived)),
+        &document(&service.issuer(&visit.head)),
     ))
 }
 

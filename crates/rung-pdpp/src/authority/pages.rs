@@ -1,4 +1,4 @@
-//! What people see: plain words, no scripts, nothing from elsewhere.
+//! The owner's HTML pages: no scripts, nothing loaded from other hosts.
 
 use askama::Template;
 use axum::body::Body;
@@ -6,20 +6,23 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use rung_auth::{Access, OfDatabase, OfServer, Pattern};
+use rung_auth::{Access, DatabaseGrant, Pattern, ServerGrant};
 use rung_fault::Coded as _;
-use rung_records::authority::{Ask, OfferedSource, Petition, Review, StreamPreview, Wanted, Way};
+use rung_records::authority::{
+    AuthorizationDetail, AuthorizationRequest, ConsentSource, Delivery, RequestedAccess, Review,
+    StreamPreview,
+};
 use rung_records::grant::{Grant, GrantedStream};
-use rung_records::key::Moment;
-use rung_records::{Connection, Disclosure, Error, GivenGrant, OwnToken};
+use rung_records::key::CalendarTime;
+use rung_records::{Disclosure, Error, IssuedGrant, SourceConnection, StoredOwnerToken};
 use serde_json::Value;
 
+use super::form_request::FormRequest;
 use super::grants::GrantRow;
-use super::visit::Visit;
 use super::{par, session};
 use crate::service::Service;
 
-/// Characters of a value in a sample.
+/// Characters of a value in a sample, at most.
 const SAMPLE_CHARS: usize = 160;
 
 #[derive(Template)]
@@ -56,7 +59,7 @@ struct ConsentPage<'a> {
     csrf: &'a str,
     signed_in: bool,
     wrong: Option<String>,
-    client: Client<'a>,
+    client: ClientView<'a>,
     heading: &'static str,
     user_code: Option<&'a str>,
     request_uri: String,
@@ -65,22 +68,22 @@ struct ConsentPage<'a> {
     one_source: bool,
     once: bool,
     trains: bool,
-    sources: Vec<Source>,
+    sources: Vec<SourceView>,
 }
 
-/// Who asks.
-struct Client<'a> {
+/// The client that requests access.
+struct ClientView<'a> {
     name: &'a str,
     site: Option<&'a str>,
     answer: String,
 }
 
-/// A source of which something may be given.
+/// A source that may be granted.
 #[allow(
     clippy::struct_excessive_bools,
     reason = "what a page shows or leaves out"
 )]
-struct Source {
+struct SourceView {
     place: usize,
     connector: String,
     title: String,
@@ -92,15 +95,15 @@ struct Source {
     since: String,
     until: String,
     days: String,
-    /// Whether what is chosen of it is shown at once.
+    /// True if its choices are expanded.
     open: bool,
     connections: Vec<(String, String, bool)>,
-    /// Its streams, in a line.
+    /// Its streams and their record counts, in one line.
     summary: String,
-    streams: Vec<Stream>,
+    streams: Vec<StreamView>,
 }
 
-struct Stream {
+struct StreamView {
     name: String,
     description: Option<String>,
     needed: bool,
@@ -108,10 +111,10 @@ struct Stream {
     ticked: bool,
     open: bool,
     fields: Vec<(String, bool, bool)>,
-    preview: Option<Preview>,
+    preview: Option<PreviewView>,
 }
 
-struct Preview {
+struct PreviewView {
     records: i64,
     counted: String,
     span: Option<String>,
@@ -123,18 +126,18 @@ struct Preview {
 struct ReviewPage<'a> {
     csrf: &'a str,
     signed_in: bool,
-    client: Client<'a>,
+    client: ClientView<'a>,
     owner_token: bool,
-    sources: Vec<Reviewed>,
+    sources: Vec<ReviewedSource>,
     request_uri: String,
     revision: &'a str,
-    /// What was chosen, for whoever wants to change it.
+    /// The submitted fields, so that the choice can be changed.
     chosen: Vec<(String, String)>,
-    /// Streams that were chosen and cannot be given with these dates.
+    /// Streams that were chosen and cannot be granted with these dates.
     left_out: Vec<String>,
 }
 
-struct Reviewed {
+struct ReviewedSource {
     title: String,
     words: Vec<String>,
     streams: Vec<ReviewedStream>,
@@ -144,7 +147,7 @@ struct ReviewedStream {
     name: String,
     limits: Option<String>,
     fields: String,
-    preview: Option<Preview>,
+    preview: Option<PreviewView>,
 }
 
 #[derive(Template)]
@@ -152,19 +155,19 @@ struct ReviewedStream {
 struct GrantsPage<'a> {
     csrf: &'a str,
     signed_in: bool,
-    grants: Vec<Given>,
-    tools: Vec<Tool>,
+    grants: Vec<GrantView>,
+    tools: Vec<OwnerTokenView>,
 }
 
-/// A tool of the owner's own.
-struct Tool {
+/// An owner token, issued to one of the owner's own tools.
+struct OwnerTokenView {
     id: String,
     name: String,
     since: String,
     until: String,
 }
 
-struct Given {
+struct GrantView {
     id: String,
     client: String,
     what: String,
@@ -174,15 +177,26 @@ struct Given {
     holds: bool,
 }
 
+/// The page that asks the owner to confirm a revocation.
+#[derive(Template)]
+#[template(path = "revoke.html")]
+struct RevokePage<'a> {
+    csrf: &'a str,
+    signed_in: bool,
+    client: &'a str,
+    ends: &'a [String],
+    action: &'a str,
+}
+
 /// A database that a grant reaches.
-struct Database {
+struct DatabaseView {
     name: String,
     mode: &'static str,
     attributes: String,
 }
 
 /// A downstream server that a grant reaches.
-struct DownstreamServer {
+struct DownstreamServerView {
     name: String,
     tools: String,
 }
@@ -192,20 +206,20 @@ struct DownstreamServer {
 struct GrantPage<'a> {
     csrf: &'a str,
     signed_in: bool,
-    grant: Given,
-    sources: Vec<Reviewed>,
-    databases: Vec<Database>,
-    servers: Vec<DownstreamServer>,
+    grant: GrantView,
+    sources: Vec<ReviewedSource>,
+    databases: Vec<DatabaseView>,
+    servers: Vec<DownstreamServerView>,
     /// Bytes of a reply, where the grant limits them.
     reply_limit: Option<usize>,
-    /// Whether one token reaches all of it, and all of it ends together.
+    /// True if one token reaches all of it, so that all of it is revoked together.
     together: bool,
     shown: Vec<(String, String, String, String)>,
 }
 
-/// A page, with what keeps others from framing it or running anything in it.
-fn page(
-    visit: &Visit,
+/// Renders a page, with the security headers that forbid framing and scripts.
+fn render_page(
+    visit: &FormRequest,
     status: StatusCode,
     template: &impl Template,
     csrf: Option<&str>,
@@ -230,17 +244,17 @@ fn page(
     put(header::CONTENT_SECURITY_POLICY, &policy);
     put(header::X_FRAME_OPTIONS, "DENY");
     put(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    // Without any referrer a browser would not say where a form comes from, either.
+    // Under `no-referrer` a browser would send forms with a null `Origin`.
     put(header::REFERRER_POLICY, "same-origin");
     if let Some(csrf) = csrf {
-        session::set_csrf(visit, &mut response, csrf);
+        session::set_csrf_cookie(visit, &mut response, csrf);
     }
     Ok(response)
 }
 
-/// Where the browser goes when a form of this petition is sent, as a policy names it.
-fn leads_to(petition: &Petition) -> Option<String> {
-    let Way::Redirect { redirect_uri, .. } = &petition.way else {
+/// Returns the redirect target of a request's forms, as a `form-action` source.
+fn form_target(petition: &AuthorizationRequest) -> Option<String> {
+    let Delivery::Redirect { redirect_uri, .. } = &petition.way else {
         return None;
     };
     let (scheme, rest) = redirect_uri.split_once(':')?;
@@ -253,23 +267,31 @@ fn leads_to(petition: &Petition) -> Option<String> {
     }
 }
 
-pub(super) fn refusal(service: &Service, visit: &Visit, error: &Error) -> Response {
+pub(super) fn error_page(service: &Service, visit: &FormRequest, error: &Error) -> Response {
     let status =
         StatusCode::from_u16(error.code().http_status()).unwrap_or(StatusCode::BAD_REQUEST);
     let hint = error.hint().filter(|_| !service.without_login);
     let mut lines = vec![sentence(&error.to_string())];
     lines.extend(hint.map(|hint| sentence(&hint)));
     let message = MessagePage {
-        title: "That did not work",
+        title: if status == StatusCode::NOT_FOUND {
+            "Not found"
+        } else {
+            "The request failed"
+        },
         lines: &lines,
         code: None,
     };
-    page(visit, status, &message, None, None)
+    render_page(visit, status, &message, None, None)
         .unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response())
 }
 
-pub(super) fn login(visit: &Visit, next: &str, wrong: Option<&Error>) -> Result<Response, Error> {
-    let csrf = session::csrf(visit)?;
+pub(super) fn login_page(
+    visit: &FormRequest,
+    next: &str,
+    wrong: Option<&Error>,
+) -> Result<Response, Error> {
+    let csrf = session::csrf_token(visit)?;
     let status = match wrong {
         None => StatusCode::OK,
         Some(error) => StatusCode::from_u16(error.code().http_status()).unwrap_or(StatusCode::OK),
@@ -279,78 +301,78 @@ pub(super) fn login(visit: &Visit, next: &str, wrong: Option<&Error>) -> Result<
         next,
         wrong: wrong.map(|error| sentence(&error.to_string())),
     };
-    page(visit, status, &template, Some(&csrf), None)
+    render_page(visit, status, &template, Some(&csrf), None)
 }
 
-pub(super) fn device(
+pub(super) fn device_page(
     service: &Service,
-    visit: &Visit,
+    visit: &FormRequest,
     wrong: Option<&Error>,
 ) -> Result<Response, Error> {
-    let csrf = session::csrf(visit)?;
+    let csrf = session::csrf_token(visit)?;
     let template = DevicePage {
         csrf: &csrf,
         signed_in: !service.without_login,
         wrong: wrong.map(|error| sentence(&error.to_string())),
     };
-    page(visit, StatusCode::OK, &template, Some(&csrf), None)
+    render_page(visit, StatusCode::OK, &template, Some(&csrf), None)
 }
 
-pub(super) fn done(
+pub(super) fn approved_page(
     _service: &Service,
-    visit: &Visit,
+    visit: &FormRequest,
     code: Option<&str>,
 ) -> Result<Response, Error> {
     let lines = match code {
         Some(_) => vec![],
-        None => vec!["Whoever asked is told now. You can close this page.".to_owned()],
+        None => vec!["The client now has access. You can close this page.".to_owned()],
     };
     let message = MessagePage {
-        title: "It is allowed",
+        title: "Approved",
         lines: &lines,
         code,
     };
-    page(visit, StatusCode::OK, &message, None, None)
+    render_page(visit, StatusCode::OK, &message, None, None)
 }
 
-pub(super) fn denied(_service: &Service, visit: &Visit) -> Result<Response, Error> {
+pub(super) fn denied_page(_service: &Service, visit: &FormRequest) -> Result<Response, Error> {
     let message = MessagePage {
-        title: "You said no",
-        lines: &["Nothing was given. You can close this page.".to_owned()],
+        title: "Denied",
+        lines: &["The client has no access. You can close this page.".to_owned()],
         code: None,
     };
-    page(visit, StatusCode::OK, &message, None, None)
+    render_page(visit, StatusCode::OK, &message, None, None)
 }
 
-pub(super) fn consent(
+pub(super) fn consent_page(
     service: &Service,
-    visit: &Visit,
-    petition: &Petition,
-    offered: Vec<OfferedSource>,
+    visit: &FormRequest,
+    petition: &AuthorizationRequest,
+    offered: Vec<ConsentSource>,
     wrong: Option<&Error>,
 ) -> Result<Response, Error> {
-    let csrf = session::csrf(visit)?;
+    let csrf = session::csrf_token(visit)?;
     let (picks, one_source) = match petition.wanted {
-        Wanted::Pick { one_source } => (true, one_source),
+        RequestedAccess::Pick { one_source } => (true, one_source),
         _ => (false, false),
     };
     let only = offered.len() == 1;
-    // A form that is shown again is as it was left.
-    let filled = Filled((!visit.fields.is_empty() && !visit.is_json).then_some(visit));
-    let sources: Vec<Source> = offered
+    // A form that is shown again keeps the submitted values.
+    let filled = SubmittedForm((!visit.fields.is_empty() && !visit.is_json).then_some(visit));
+    let sources: Vec<SourceView> = offered
         .into_iter()
         .enumerate()
-        .map(|(place, source)| offered_source(place, source, &filled, !picks || only))
+        .map(|(place, source)| source_view(place, source, &filled, !picks || only))
         .collect();
-    let owner_token = petition.wanted == Wanted::OwnerToken;
+    let owner_token = petition.wanted == RequestedAccess::OwnerToken;
     let nothing = picks && sources.is_empty();
     let template = ConsentPage {
         csrf: &csrf,
         signed_in: !service.without_login,
         wrong: wrong.map(|error| sentence(&error.to_string())).or_else(|| {
-            nothing.then(|| "There is no data here yet, so there is nothing to give.".to_owned())
+            nothing.then(|| "This server has no data yet, so there is nothing to share.".to_owned())
         }),
-        client: client(petition),
+        client: client_view(petition),
         heading: if owner_token {
             "for full access"
         } else if picks {
@@ -363,43 +385,45 @@ pub(super) fn consent(
         owner_token,
         picks,
         one_source,
-        once: filled.is("access_mode", "single_use", false),
-        trains: filled.is("ai_training_consented", "true", false),
+        once: filled.is_ticked("access_mode", "single_use", false),
+        trains: filled.is_ticked("ai_training_consented", "true", false),
         sources,
     };
     let status = match wrong {
         None => StatusCode::OK,
         Some(error) => StatusCode::from_u16(error.code().http_status()).unwrap_or(StatusCode::OK),
     };
-    let to = leads_to(petition);
-    page(visit, status, &template, Some(&csrf), to.as_deref())
+    let to = form_target(petition);
+    render_page(visit, status, &template, Some(&csrf), to.as_deref())
 }
 
-fn client(petition: &Petition) -> Client<'_> {
-    Client {
+fn client_view(petition: &AuthorizationRequest) -> ClientView<'_> {
+    ClientView {
         name: petition.client.name(),
         site: petition.client.client_uri.as_deref().or_else(|| {
             let id = petition.client.client_id.as_str();
             Some(id).filter(|id| id.starts_with("https://"))
         }),
         answer: match &petition.way {
-            Way::Redirect { redirect_uri, .. } if redirect_uri.starts_with("http://") => {
+            Delivery::Redirect { redirect_uri, .. } if redirect_uri.starts_with("http://") => {
                 format!("a program on your own computer, at {redirect_uri}")
             }
-            Way::Redirect { redirect_uri, .. } => redirect_uri.clone(),
-            Way::Device => "the device that shows the code".to_owned(),
-            Way::Poll => "the command that waits for it".to_owned(),
-            Way::Pushed => "you: a code is shown that you hand over".to_owned(),
+            Delivery::Redirect { redirect_uri, .. } => redirect_uri.clone(),
+            Delivery::Device => "the device that shows the code".to_owned(),
+            Delivery::Poll => "the command that waits for your decision".to_owned(),
+            Delivery::Pushed => {
+                "you: this server shows a code that you enter in the client".to_owned()
+            }
         },
     }
 }
 
-/// What was ticked and written, if the form was sent before.
-struct Filled<'a>(Option<&'a Visit>);
+/// The submitted form, if there is one.
+struct SubmittedForm<'a>(Option<&'a FormRequest>);
 
-impl Filled<'_> {
-    fn is(&self, name: &str, value: &str, at_first: bool) -> bool {
-        let ticked = |visit: &&Visit| visit.texts(name).contains(&value);
+impl SubmittedForm<'_> {
+    fn is_ticked(&self, name: &str, value: &str, at_first: bool) -> bool {
+        let ticked = |visit: &&FormRequest| visit.texts(name).contains(&value);
         self.0.as_ref().map_or(at_first, ticked)
     }
 
@@ -411,23 +435,23 @@ impl Filled<'_> {
     }
 }
 
-fn offered_source(
+fn source_view(
     place: usize,
-    source: OfferedSource,
-    filled: &Filled<'_>,
+    source: ConsentSource,
+    filled: &SubmittedForm<'_>,
     chosen: bool,
-) -> Source {
+) -> SourceView {
     let title = source
         .display_name
         .clone()
         .unwrap_or_else(|| source.connector.clone());
     let streams = source.streams.iter().map(|stream| {
         let records = stream.preview.as_ref().map_or(0, |preview| preview.records);
-        format!("{}, {}", stream.name, counted(records))
+        format!("{}, {}", stream.name, format_record_count(records))
     });
     let own = |name: &str| filled.text(&format!("{name}.{place}"));
-    let chosen = filled.is("source", &place.to_string(), chosen);
-    Source {
+    let chosen = filled.is_ticked("source", &place.to_string(), chosen);
+    SourceView {
         place,
         chosen,
         since: own("since"),
@@ -435,18 +459,25 @@ fn offered_source(
         days: own("days"),
         open: filled.0.is_some() && chosen,
         summary: streams.collect::<Vec<_>>().join("; "),
-        words: source.asked.as_ref().map(asked_words).unwrap_or_default(),
-        training: source.asked.as_ref().is_some_and(Ask::is_training),
-        once: source.asked.as_ref().is_some_and(|ask| ask.single_use),
-        timed: source.streams.iter().any(|stream| stream.timed),
+        words: source
+            .detail
+            .as_ref()
+            .map(request_lines)
+            .unwrap_or_default(),
+        training: source
+            .detail
+            .as_ref()
+            .is_some_and(AuthorizationDetail::is_training),
+        once: source.detail.as_ref().is_some_and(|ask| ask.single_use),
+        timed: source.streams.iter().any(|stream| stream.has_time),
         connections: source
             .connections
             .iter()
             .map(|one| {
-                let ticked = filled.is(&format!("connection.{place}"), &one.id, false);
+                let ticked = filled.is_ticked(&format!("connection.{place}"), &one.id, false);
                 (
                     one.id.clone(),
-                    account(&one.id, one.display_name.as_ref()),
+                    account_label(&one.id, one.display_name.as_ref()),
                     ticked,
                 )
             })
@@ -456,71 +487,71 @@ fn offered_source(
         streams: source
             .streams
             .into_iter()
-            .map(|stream| Stream {
-                ticked: filled.is(&format!("stream.{place}"), &stream.name, true),
+            .map(|stream| StreamView {
+                ticked: filled.is_ticked(&format!("stream.{place}"), &stream.name, true),
                 open: filled.0.is_some(),
                 fields: stream
                     .fields
                     .into_iter()
                     .map(|(field, always)| {
                         let name = format!("field.{place}.{}", stream.name);
-                        let ticked = always || filled.is(&name, &field, true);
+                        let ticked = always || filled.is_ticked(&name, &field, true);
                         (field, always, ticked)
                     })
                     .collect(),
-                limits: limits(
+                limits: limits_text(
                     stream.since.as_deref(),
                     stream.until.as_deref(),
                     stream.resources,
                 ),
-                preview: stream.preview.as_ref().map(preview),
+                preview: stream.preview.as_ref().map(preview_view),
                 name: stream.name,
                 description: stream.description,
-                needed: stream.needed,
+                needed: stream.required,
             })
             .collect(),
     }
 }
 
-/// An account, by its name for people and the one for programs.
-fn account(id: &str, name: Option<&String>) -> String {
+/// Returns an account's display name and id.
+fn account_label(id: &str, name: Option<&String>) -> String {
     match name {
         Some(name) if name != id => format!("{name} ({id})"),
         _ => id.to_owned(),
     }
 }
 
-/// What is asked of a source, in words.
-fn asked_words(ask: &Ask) -> Vec<String> {
-    let mut words = vec![format!("For: {}.", purpose(&ask.purpose_code))];
+/// Describes a request for a source: purpose, duration and retention.
+fn request_lines(ask: &AuthorizationDetail) -> Vec<String> {
+    let mut words = vec![format!("For: {}.", purpose_text(&ask.purpose_code))];
     if let Some(own) = &ask.purpose_description {
-        words.push(format!("In its own words: “{own}”"));
+        words.push(format!("The client's description: “{own}”"));
     }
     words.push(if ask.single_use {
-        "Once: what it gets may be used within a day.".to_owned()
+        "For one use, within a day.".to_owned()
     } else {
-        "Until you take it back.".to_owned()
+        "Until you revoke it.".to_owned()
     });
-    words.extend(ask.retention.as_ref().map(retention));
+    words.extend(ask.retention.as_ref().map(retention_line));
     words
 }
 
-fn retention(told: &Value) -> String {
+fn retention_line(told: &Value) -> String {
     let how = match told["on_expiry"].as_str() {
-        Some("anonymize") => "then makes it anonymous",
+        Some("anonymize") => "then anonymizes it",
         _ => "then deletes it",
     };
     match told["max_duration"].as_str() {
         Some(told) => format!(
-            "It says that it keeps what it reads for {}, {how}.",
-            duration(told)
+            "The client states that it keeps the data for {}, {how}.",
+            format_duration(told)
         ),
-        None => format!("It says that it keeps what it reads for a while, {how}."),
+        None => format!("The client states that it keeps the data for a while, {how}."),
     }
 }
 
-/// A length of time, as people write it.
-fn duration(told: &str) -> String {
+/// Formats an ISO 8601 duration as `2 months and 1 day`.
+fn format_duration(told: &str) -> String {
     let Ok(span) = told.parse::<jiff::Span>() else {
         return told.to_owned();
     };
@@ -545,15 +576,15 @@ fn duration(told: &str) -> String {
     }
 }
 
-/// A purpose, in words.
-fn purpose(code: &str) -> String {
+/// Describes a purpose code.
+fn purpose_text(code: &str) -> String {
     let own = code.strip_prefix("https://pdpp.dev/purpose/");
     let known = match own.unwrap_or_default() {
-        "personalization" => "fitting something to you",
+        "personalization" => "personalization",
         "analytics" => "statistics",
-        "export" => "taking your data elsewhere",
-        "agent_context" => "giving an AI agent what it needs to know",
-        "personal_assistant" | "personal_ai_assistant" => "an assistant of yours",
+        "export" => "export of your data",
+        "agent_context" => "context for an AI agent",
+        "personal_assistant" | "personal_ai_assistant" => "your personal assistant",
         "ai_training" => "training AI models",
         "research" => "research",
         _ => return code.to_owned(),
@@ -561,15 +592,17 @@ fn purpose(code: &str) -> String {
     known.to_owned()
 }
 
-/// By what a stream is limited.
-fn limits(since: Option<&str>, until: Option<&str>, resources: usize) -> Option<String> {
+/// Describes the time range and the named records that a stream is limited to.
+fn limits_text(since: Option<&str>, until: Option<&str>, resources: usize) -> Option<String> {
     let span = match (since, until) {
         (None, None) => None,
-        (Some(since), None) => Some(format!("from {} on", day(since))),
-        (None, Some(until)) => Some(format!("before {}", day(until))),
-        (Some(since), Some(until)) => {
-            Some(format!("from {} on, before {}", day(since), day(until)))
-        }
+        (Some(since), None) => Some(format!("from {} on", format_day(since))),
+        (None, Some(until)) => Some(format!("before {}", format_day(until))),
+        (Some(since), Some(until)) => Some(format!(
+            "from {} on, before {}",
+            format_day(since),
+            format_day(until)
+        )),
     };
     let named = (resources > 0).then(|| {
         let s = if resources == 1 { "" } else { "s" };
@@ -582,8 +615,8 @@ fn limits(since: Option<&str>, until: Option<&str>, resources: usize) -> Option<
     }
 }
 
-/// A day, as people write it.
-fn day(text: &str) -> String {
+/// Formats a date as `2 January 2026`.
+fn format_day(text: &str) -> String {
     let date = text
         .get(..10)
         .and_then(|date| date.parse::<jiff::civil::Date>().ok());
@@ -593,13 +626,13 @@ fn day(text: &str) -> String {
     }
 }
 
-fn moment(ms: i64) -> String {
-    let at = Moment::from_millisecond(ms).to_civil(&TimeZone::UTC);
+fn format_time(ms: i64) -> String {
+    let at = CalendarTime::from_millisecond(ms).to_civil(&TimeZone::UTC);
     at.strftime("%-d %B %Y, %H:%M UTC").to_string()
 }
 
-/// A number, as people write it.
-fn counted(records: i64) -> String {
+/// Formats a number of records as `1,234 records`.
+fn format_record_count(records: i64) -> String {
     let digits = records.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -612,29 +645,31 @@ fn counted(records: i64) -> String {
     out
 }
 
-fn preview(stream: &StreamPreview) -> Preview {
+fn preview_view(stream: &StreamPreview) -> PreviewView {
     let span = match (&stream.earliest, &stream.latest) {
-        (Some(a), Some(b)) if day(a) == day(b) => Some(format!("of {}", day(a))),
-        (Some(a), Some(b)) => Some(format!("from {} to {}", day(a), day(b))),
+        (Some(a), Some(b)) if format_day(a) == format_day(b) => {
+            Some(format!("of {}", format_day(a)))
+        }
+        (Some(a), Some(b)) => Some(format!("from {} to {}", format_day(a), format_day(b))),
         _ => None,
     };
     let samples = stream.samples.iter().map(|sample| {
         let fields = sample.fields.iter();
         fields
             .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| (name.clone(), shown(value)))
+            .map(|(name, value)| (name.clone(), sample_text(value)))
             .collect()
     });
-    Preview {
+    PreviewView {
         records: stream.records,
-        counted: counted(stream.records),
+        counted: format_record_count(stream.records),
         span,
         samples: samples.collect(),
     }
 }
 
-/// A value, as much of it as a sample needs.
-fn shown(value: &Value) -> String {
+/// Returns the beginning of a value, for a sample.
+fn sample_text(value: &Value) -> String {
     let whole = match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -647,21 +682,21 @@ fn shown(value: &Value) -> String {
     }
 }
 
-fn granted(stream: &GrantedStream) -> ReviewedStream {
+fn granted_stream(stream: &GrantedStream) -> ReviewedStream {
     let (since, until) = match &stream.time_constraint {
         Some(time) => (time.since.as_deref(), time.until.as_deref()),
         None => (None, None),
     };
     ReviewedStream {
         name: stream.name.clone(),
-        limits: limits(since, until, stream.resources.as_ref().map_or(0, Vec::len)),
+        limits: limits_text(since, until, stream.resources.as_ref().map_or(0, Vec::len)),
         fields: stream.fields.join(", "),
         preview: None,
     }
 }
 
-/// Of which accounts a grant is.
-fn from_accounts(grant: &Grant, all: &[Connection]) -> String {
+/// Names the accounts of a grant.
+fn accounts_line(grant: &Grant, all: &[SourceConnection]) -> String {
     let mut accounts: Vec<&str> = grant
         .streams
         .iter()
@@ -675,34 +710,34 @@ fn from_accounts(grant: &Grant, all: &[Connection]) -> String {
         .into_iter()
         .map(|id| {
             let known = all.iter().find(|one| one.id == id);
-            account(id, known.and_then(|one| one.display_name.as_ref()))
+            account_label(id, known.and_then(|one| one.display_name.as_ref()))
         })
         .collect();
     format!("From your account{s} {}.", accounts.join(", "))
 }
 
-/// What a grant is of, and how long it lasts.
-fn grant_words(grant: &Grant, all: &[Connection]) -> Vec<String> {
+/// Describes a grant's purpose, accounts and expiry.
+fn grant_lines(grant: &Grant, all: &[SourceConnection]) -> Vec<String> {
     let mut words = vec![
-        format!("For: {}.", purpose(&grant.purpose_code)),
-        from_accounts(grant, all),
+        format!("For: {}.", purpose_text(&grant.purpose_code)),
+        accounts_line(grant, all),
     ];
     words.push(match (&grant.expires_at, grant.access_mode.as_str()) {
-        (Some(end), "single_use") => format!("Once, and not after {}.", day(end)),
-        (Some(end), _) => format!("Until {}.", day(end)),
-        (None, _) => "Until you take it back.".to_owned(),
+        (Some(end), "single_use") => format!("For one use, until {}.", format_day(end)),
+        (Some(end), _) => format!("Until {}.", format_day(end)),
+        (None, _) => "Until you revoke it.".to_owned(),
     });
     words
 }
 
-pub(super) fn review(
-    visit: &Visit,
-    petition: &Petition,
+pub(super) fn review_page(
+    visit: &FormRequest,
+    petition: &AuthorizationRequest,
     review: &Review,
     previews: &[Vec<StreamPreview>],
-    accounts: &[Connection],
+    accounts: &[SourceConnection],
 ) -> Result<Response, Error> {
-    let csrf = session::csrf(visit)?;
+    let csrf = session::csrf_token(visit)?;
     let sources = review
         .decision
         .grants
@@ -713,12 +748,12 @@ pub(super) fn review(
                 preview: previews
                     .iter()
                     .find(|own| own.stream == stream.name)
-                    .map(preview),
-                ..granted(stream)
+                    .map(preview_view),
+                ..granted_stream(stream)
             });
-            Reviewed {
+            ReviewedSource {
                 title: source_name(grant),
-                words: grant_words(grant, accounts),
+                words: grant_lines(grant, accounts),
                 streams: streams.collect(),
             }
         });
@@ -726,20 +761,20 @@ pub(super) fn review(
     let template = ReviewPage {
         csrf: &csrf,
         signed_in: true,
-        client: client(petition),
-        owner_token: petition.wanted == Wanted::OwnerToken,
+        client: client_view(petition),
+        owner_token: petition.wanted == RequestedAccess::OwnerToken,
         sources: sources.collect(),
-        chosen: chosen(visit),
-        left_out: left_out(visit, review),
+        chosen: submitted_fields(visit),
+        left_out: omitted_streams(visit, review),
         request_uri,
         revision: &review.revision,
     };
-    let to = leads_to(petition);
-    page(visit, StatusCode::OK, &template, Some(&csrf), to.as_deref())
+    let to = form_target(petition);
+    render_page(visit, StatusCode::OK, &template, Some(&csrf), to.as_deref())
 }
 
-/// Everything that was chosen, as it was sent.
-fn chosen(visit: &Visit) -> Vec<(String, String)> {
+/// Returns the submitted fields of the choice.
+fn submitted_fields(visit: &FormRequest) -> Vec<(String, String)> {
     let own = |name: &&String| {
         !matches!(
             name.as_str(),
@@ -758,8 +793,8 @@ fn chosen(visit: &Visit) -> Vec<(String, String)> {
     all
 }
 
-/// Streams that were ticked and are not given.
-fn left_out(visit: &Visit, review: &Review) -> Vec<String> {
+/// Returns the ticked streams that the review does not grant.
+fn omitted_streams(visit: &FormRequest, review: &Review) -> Vec<String> {
     let given = |name: &str| {
         let mut grants = review.decision.grants.iter();
         grants.any(|grant| grant.stream(name).is_some())
@@ -775,11 +810,11 @@ fn left_out(visit: &Visit, review: &Review) -> Vec<String> {
 }
 
 fn source_name(grant: &Grant) -> String {
-    rung_records::declaration::slug(&grant.source.id)
+    rung_records::declaration::connector_slug(&grant.source.id)
 }
 
-/// Names in a grant; none stand for all.
-fn patterns(named: &[Pattern], all: &str) -> String {
+/// Joins the patterns of a grant; an empty list means all.
+fn join_patterns(named: &[Pattern], all: &str) -> String {
     if named.is_empty() {
         return all.to_owned();
     }
@@ -787,26 +822,30 @@ fn patterns(named: &[Pattern], all: &str) -> String {
     named.join(", ")
 }
 
-fn database(of: &OfDatabase) -> Database {
-    Database {
+fn database_view(of: &DatabaseGrant) -> DatabaseView {
+    DatabaseView {
         name: of.name.clone(),
         mode: match of.mode {
             Access::Read => "read",
             Access::Write => "read and write",
         },
-        attributes: patterns(&of.attributes, "every attribute"),
+        attributes: join_patterns(&of.attributes, "every attribute"),
     }
 }
 
-fn downstream_server(of: &OfServer) -> DownstreamServer {
-    DownstreamServer {
+fn downstream_server_view(of: &ServerGrant) -> DownstreamServerView {
+    DownstreamServerView {
         name: of.name.clone(),
-        tools: patterns(&of.tools, "every tool"),
+        tools: join_patterns(&of.tools, "every tool"),
     }
 }
 
-/// All that a grant reaches, in a line.
-fn reach(row: &GrantRow<'_>) -> String {
+/// Lists all that a row of grants reaches, in one line.
+fn reach_line(row: &GrantRow<'_>) -> String {
+    reach_parts(row).join("; ")
+}
+
+fn reach_parts(row: &GrantRow<'_>) -> Vec<String> {
     let sources = row.grants.iter().map(|given| {
         let streams = given.grant.streams.iter();
         let streams: Vec<&str> = streams.map(|stream| stream.name.as_str()).collect();
@@ -817,11 +856,10 @@ fn reach(row: &GrantRow<'_>) -> String {
     let servers = scope.map_or(&[][..], |scope| &scope.servers);
     let databases = databases.iter().map(|of| format!("database {}", of.name));
     let servers = servers.iter().map(|of| format!("server {}", of.name));
-    let all: Vec<String> = sources.chain(databases).chain(servers).collect();
-    all.join("; ")
+    sources.chain(databases).chain(servers).collect()
 }
 
-fn given(row: &GrantRow<'_>) -> Given {
+fn grant_view(row: &GrantRow<'_>) -> GrantView {
     let first = row.grants.first();
     let client = first.map(|given| &given.grant.client);
     let token = row.token.map(|token| token.caller.as_str());
@@ -838,21 +876,21 @@ fn given(row: &GrantRow<'_>) -> Given {
     let over = expires_ms.filter(|end| *end <= now_ms);
     let revoked_ms = first.and_then(|given| given.revoked_ms);
     let state = match (revoked_ms, over, expires_ms) {
-        (Some(at), _, _) => format!("taken back {}", moment(at)),
-        (None, Some(at), _) => format!("ended {}", moment(at)),
-        (None, None, Some(end)) => format!("until {}", moment(end)),
-        (None, None, None) => "until you take it back".to_owned(),
+        (Some(at), _, _) => format!("revoked {}", format_time(at)),
+        (None, Some(at), _) => format!("ended {}", format_time(at)),
+        (None, None, Some(end)) => format!("until {}", format_time(end)),
+        (None, None, None) => "until you revoke it".to_owned(),
     };
-    // Of tokens without personal data neither is recorded.
+    // Neither time is recorded for tokens without personal data.
     let recorded = |ms: Option<i64>, none: &str| match first {
         None => "not recorded".to_owned(),
-        Some(_) => ms.map_or_else(|| none.to_owned(), moment),
+        Some(_) => ms.map_or_else(|| none.to_owned(), format_time),
     };
     let used_ms = row.grants.iter().filter_map(|given| given.used_ms).max();
-    Given {
+    GrantView {
         id: id.unwrap_or_default().to_owned(),
         client: name.or(token).unwrap_or_default().to_owned(),
-        what: reach(row),
+        what: reach_line(row),
         since: recorded(first.map(|given| given.issued_ms), ""),
         used: recorded(used_ms, "never"),
         state,
@@ -860,44 +898,44 @@ fn given(row: &GrantRow<'_>) -> Given {
     }
 }
 
-pub(super) fn grants(
+pub(super) fn grants_page(
     service: &Service,
-    visit: &Visit,
+    visit: &FormRequest,
     all: &[GrantRow<'_>],
-    own: &[OwnToken],
+    own: &[StoredOwnerToken],
 ) -> Result<Response, Error> {
-    let csrf = session::csrf(visit)?;
+    let csrf = session::csrf_token(visit)?;
     let template = GrantsPage {
         csrf: &csrf,
         signed_in: !service.without_login,
-        grants: all.iter().map(given).collect(),
+        grants: all.iter().map(grant_view).collect(),
         tools: own
             .iter()
-            .map(|own| Tool {
+            .map(|own| OwnerTokenView {
                 id: own.id.clone(),
                 name: own.name.clone(),
-                since: moment(own.issued_ms),
+                since: format_time(own.issued_ms),
                 until: match own.expires_ms {
-                    Some(end) => format!("until {}", moment(end)),
-                    None => "until you end it".to_owned(),
+                    Some(end) => format!("until {}", format_time(end)),
+                    None => "until you revoke it".to_owned(),
                 },
             })
             .collect(),
     };
-    page(visit, StatusCode::OK, &template, Some(&csrf), None)
+    render_page(visit, StatusCode::OK, &template, Some(&csrf), None)
 }
 
-pub(super) fn grant(
+pub(super) fn grant_page(
     service: &Service,
-    visit: &Visit,
+    visit: &FormRequest,
     row: &GrantRow<'_>,
     shown: &[Disclosure],
-    accounts: &[Connection],
+    accounts: &[SourceConnection],
 ) -> Result<Response, Error> {
-    let csrf = session::csrf(visit)?;
+    let csrf = session::csrf_token(visit)?;
     let shown = shown.iter().map(|one| {
         (
-            moment(one.at_ms),
+            format_time(one.at_ms),
             one.request.clone(),
             one.stream.clone().unwrap_or_else(|| "several".to_owned()),
             if one.request.ends_with("/aggregate") {
@@ -907,32 +945,75 @@ pub(super) fn grant(
             },
         )
     });
-    let sources = row.grants.iter().map(|GivenGrant { grant, .. }| Reviewed {
-        title: source_name(grant),
-        words: vec![
-            format!("For: {}.", purpose(&grant.purpose_code)),
-            from_accounts(grant, accounts),
-        ],
-        streams: grant.streams.iter().map(granted).collect(),
-    });
+    let sources = row
+        .grants
+        .iter()
+        .map(|IssuedGrant { grant, .. }| ReviewedSource {
+            title: source_name(grant),
+            words: vec![
+                format!("For: {}.", purpose_text(&grant.purpose_code)),
+                accounts_line(grant, accounts),
+            ],
+            streams: grant.streams.iter().map(granted_stream).collect(),
+        });
     let scope = row.token.and_then(|token| token.scope.as_deref());
     let databases = scope.iter().flat_map(|scope| &scope.databases);
     let servers = scope.iter().flat_map(|scope| &scope.servers);
     let template = GrantPage {
         csrf: &csrf,
         signed_in: !service.without_login,
-        grant: given(row),
+        grant: grant_view(row),
         sources: sources.collect(),
-        databases: databases.map(database).collect(),
-        servers: servers.map(downstream_server).collect(),
+        databases: databases.map(database_view).collect(),
+        servers: servers.map(downstream_server_view).collect(),
         reply_limit: scope.and_then(|scope| scope.max_reply_bytes),
         together: row.token.is_some(),
         shown: shown.collect(),
     };
-    page(visit, StatusCode::OK, &template, Some(&csrf), None)
+    render_page(visit, StatusCode::OK, &template, Some(&csrf), None)
 }
 
-/// A message as a sentence.
+/// Asks the owner to confirm the revocation of a row of grants.
+pub(super) fn revoke_grant_page(
+    service: &Service,
+    visit: &FormRequest,
+    row: &GrantRow<'_>,
+) -> Result<Response, Error> {
+    let grant = grant_view(row);
+    let action = format!("/owner/grants/{}/revoke", grant.id);
+    revoke_page(service, visit, &grant.client, &reach_parts(row), &action)
+}
+
+/// Asks the owner to confirm the revocation of an owner token.
+pub(super) fn revoke_owner_token_page(
+    service: &Service,
+    visit: &FormRequest,
+    token: &StoredOwnerToken,
+) -> Result<Response, Error> {
+    let action = format!("/owner/tokens/{}/end", token.id);
+    let ends = ["Reading and changing everything on this server.".to_owned()];
+    revoke_page(service, visit, &token.name, &ends, &action)
+}
+
+fn revoke_page(
+    service: &Service,
+    visit: &FormRequest,
+    client: &str,
+    ends: &[String],
+    action: &str,
+) -> Result<Response, Error> {
+    let csrf = session::csrf_token(visit)?;
+    let template = RevokePage {
+        csrf: &csrf,
+        signed_in: !service.without_login,
+        client,
+        ends,
+        action,
+    };
+    render_page(visit, StatusCode::OK, &template, Some(&csrf), None)
+}
+
+/// Capitalizes a message and ends it with a full stop.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     let first = chars.next().map(char::to_uppercase);

@@ -1,4 +1,4 @@
-//! `/oauth/register`: an application that was not known says what it is.
+//! `/oauth/register`: dynamic client registration (RFC 7591).
 
 use axum::body::Body;
 use axum::http::StatusCode;
@@ -6,34 +6,39 @@ use axum::response::Response;
 use rung_records::Error;
 use serde_json::Value;
 
+use super::form_request::{self, FormRequest};
 use super::session;
-use super::visit::{self, Visit};
 use crate::service::Service;
 
-pub(super) fn post(service: &Service, visit: &Visit) -> Result<Response, Error> {
+pub(super) fn post(service: &Service, visit: &FormRequest) -> Result<Response, Error> {
     if !visit.is_json {
-        return Err(Error::invalid("", "a JSON object is needed"));
+        return Err(Error::invalid_request("", "the body must be a JSON object"));
     }
     let told = Value::Object(visit.fields.clone());
     let card = service.records().register_client(&told)?;
-    Ok(visit::json(
+    Ok(form_request::json_response(
         StatusCode::CREATED,
         &serde_json::to_value(card)?,
     ))
 }
 
-pub(super) fn change(service: &Service, visit: &Visit) -> Result<Response, Error> {
-    let owner = session::deciding(service, visit)?;
+pub(super) fn update(service: &Service, visit: &FormRequest) -> Result<Response, Error> {
+    let owner = session::require_owner(service, visit)?;
     let told = Value::Object(visit.fields.clone());
     let card = service
         .records()
-        .change_client(&owner, &visit.names[0], &told)?;
-    Ok(visit::json(StatusCode::OK, &serde_json::to_value(card)?))
+        .update_client(&owner, &visit.path_params[0], &told)?;
+    Ok(form_request::json_response(
+        StatusCode::OK,
+        &serde_json::to_value(card)?,
+    ))
 }
 
-pub(super) fn remove(service: &Service, visit: &Visit) -> Result<Response, Error> {
-    let owner = session::deciding(service, visit)?;
-    service.records().remove_client(&owner, &visit.names[0])?;
+pub(super) fn remove(service: &Service, visit: &FormRequest) -> Result<Response, Error> {
+    let owner = session::require_owner(service, visit)?;
+    service
+        .records()
+        .remove_client(&owner, &visit.path_params[0])?;
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)

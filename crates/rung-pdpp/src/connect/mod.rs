@@ -1,16 +1,17 @@
-//! The other side: a command that asks a provider for access, and keeps what it was given.
+//! The client side: requests access from a provider and caches the credential.
 //!
-//! Owns: finding out where access is asked for, waiting for the owner, the file that credentials are kept in, and
-//! getting a new token before the old one ends. Refuses to know: what is read with it.
+//! Owns: discovery, waiting for the owner's consent, the credential cache on disk, and refreshing a token before it expires.
+//! Refuses to know: what is read with the token.
 
 mod cache;
 mod flow;
 mod provider;
 mod refresh;
 
-pub use cache::{Cache, Cached, ClientKept, Credential};
-pub(crate) use cache::{is_owner, owner_token, written};
-pub use flow::{Ask, Connected, Waiting, connect};
-pub use provider::provider_url;
-pub(crate) use refresh::ends_soon;
-pub use refresh::{fresh, kept, revoke, schema};
+pub use cache::{CachedGrant, ClientRegistration, Credential, CredentialCache};
+pub(crate) use cache::{file_stamp, is_owner_schema, owner_token_fault};
+pub use flow::{ConnectOutcome, ConnectRequest, PendingApproval, connect};
+pub(crate) use provider::describe_failure;
+pub use provider::normalize_provider_url;
+pub(crate) use refresh::expires_soon;
+pub use refresh::{cached_grant, fetch_schema, fresh_grant, revoke};

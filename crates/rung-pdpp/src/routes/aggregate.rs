@@ -1,11 +1,11 @@
 //! `GET /v1/streams/{stream}/aggregate`
 
-use rung_records::{Aggregate, Bearer, Error, Granularity, Metric};
+use rung_records::{AggregateQuery, Bearer, Error, Granularity, Metric};
 
-use crate::answer::Answer;
-use crate::service::{Asked, Service};
+use crate::envelope::RouteResponse;
+use crate::service::{RouteRequest, Service};
 
-const KNOWN: [&str; 12] = [
+const PARAMS: [&str; 12] = [
     "metric",
     "field",
     "group_by",
@@ -20,47 +20,57 @@ const KNOWN: [&str; 12] = [
     "subject_id",
 ];
 
-pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
+pub(super) fn get(
+    service: &Service,
+    bearer: &Bearer,
+    asked: &RouteRequest,
+) -> Result<RouteResponse, Error> {
     let params = &asked.params;
-    params.only(&KNOWN)?;
-    asked.core_only(service, bearer, &["filter"])?;
-    let (choice, alias) = asked.one_source(bearer)?;
-    let text = |name| params.one(name).map(|value| value.map(str::to_owned));
-    let metric = params.one("metric")?.and_then(Metric::named);
+    params.reject_unknown(&PARAMS)?;
+    asked.check_strict_mode(service, bearer, &["filter"])?;
+    let (choice, alias) = asked.required_source(bearer)?;
+    let text = |name| params.single(name).map(|value| value.map(str::to_owned));
+    let metric = params.single("metric")?.and_then(Metric::named);
     let metric = metric.ok_or_else(|| {
-        Error::invalid("metric", "metric: count, sum, min, max or count_distinct")
+        Error::invalid_request(
+            "metric",
+            "metric must be count, sum, min, max or count_distinct",
+        )
     })?;
     let (group_by, group_by_time) = (text("group_by")?, text("group_by_time")?);
     if group_by.is_some() && group_by_time.is_some() {
-        return Err(Error::invalid(
+        return Err(Error::invalid_request(
             "group_by",
-            "group_by or group_by_time, not both",
+            "send group_by or group_by_time, not both",
         ));
     }
-    let granularity = match (&group_by_time, params.one("granularity")?) {
+    let granularity = match (&group_by_time, params.single("granularity")?) {
         (None, None) => None,
         (None, Some(_)) => {
-            return Err(Error::invalid(
+            return Err(Error::invalid_request(
                 "granularity",
                 "granularity needs group_by_time",
             ));
         }
         (Some(_), word) => {
             let known = word.and_then(Granularity::named);
-            let why = "granularity: minute, hour, day, week, month, quarter or year";
-            Some(known.ok_or_else(|| Error::invalid("granularity", why))?)
+            let why = "granularity must be minute, hour, day, week, month, quarter or year";
+            Some(known.ok_or_else(|| Error::invalid_request("granularity", why))?)
         }
     };
     let time_zone = text("time_zone")?;
     if time_zone.is_some() && group_by_time.is_none() {
-        return Err(Error::invalid("time_zone", "time_zone needs group_by_time"));
+        return Err(Error::invalid_request(
+            "time_zone",
+            "time_zone needs group_by_time",
+        ));
     }
-    let limit = match params.one("limit")? {
+    let limit = match params.single("limit")? {
         None => None,
         Some(_) if group_by.is_none() && group_by_time.is_none() => {
-            return Err(Error::invalid(
+            return Err(Error::invalid_request(
                 "limit",
-                "limit is of groups: it needs group_by or group_by_time",
+                "limit limits the groups: it needs group_by or group_by_time",
             ));
         }
         Some(text) => {
@@ -68,11 +78,11 @@ pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<A
                 .parse::<usize>()
                 .ok()
                 .filter(|limit| (1..=100).contains(limit));
-            Some(limit.ok_or_else(|| Error::invalid("limit", "limit: 1 to 100"))?)
+            Some(limit.ok_or_else(|| Error::invalid_request("limit", "limit must be 1 to 100"))?)
         }
     };
-    let query = Aggregate {
-        stream: asked.name(0).to_owned(),
+    let query = AggregateQuery {
+        stream: asked.path_param(0).to_owned(),
         choice,
         metric,
         field: text("field")?,
@@ -82,9 +92,9 @@ pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<A
         limit,
         filters: params.filters()?,
     };
-    let mut answer = Answer::of(&service.records().aggregate(bearer, &query)?)?;
+    let mut answer = RouteResponse::object(&service.records().aggregate(bearer, &query)?)?;
     if alias {
-        answer.warnings.alias();
+        answer.warnings.add_deprecated_alias();
     }
-    Ok(answer.showing(Some(&query.stream), 0))
+    Ok(answer.with_disclosure(Some(&query.stream), 0))
 }

@@ -17,14 +17,14 @@ use rung_records::{Bearer, Blob, BlobUpload, Error};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::answer;
-use crate::params::Params;
-use crate::service::{Arrived, Service, frames};
+use crate::envelope;
+use crate::params::QueryParams;
+use crate::service::{RequestHead, Service, forward_body};
 
-/// Pieces that wait to be sent.
-const WAITING: usize = 2;
-/// What a browser may show in place.
-const INLINE: [&str; 5] = [
+/// Chunks that wait to be sent or stored, at most.
+const CHANNEL_CAPACITY: usize = 2;
+/// Media types that a browser may show inline.
+const INLINE_TYPES: [&str; 5] = [
     "application/pdf",
     "image/png",
     "image/jpeg",
@@ -38,11 +38,11 @@ pub(super) async fn get(
     mut request: Request,
 ) -> Response {
     let began = Instant::now();
-    let arrived = service.arrived(request.headers());
-    let arrived = arrived.with(request.extensions_mut());
+    let arrived = service.request_head(request.headers());
+    let arrived = arrived.with_bearer_from(request.extensions_mut());
     let (request_id, origin) = (arrived.request_id.clone(), arrived.origin.clone());
-    let checked = Arrived::check_version(request.headers());
-    let range = range(request.headers());
+    let checked = RequestHead::check_version(request.headers());
+    let range = parse_range(request.headers());
     let (method, query) = (
         request.method().clone(),
         request.uri().query().unwrap_or_default().to_owned(),
@@ -50,13 +50,13 @@ pub(super) async fn get(
     let worker = service.clone();
     let found = tokio::task::spawn_blocking(move || {
         checked?;
-        let bearer = worker.admit(&arrived)?;
-        let params = Params::read(&query)?;
-        params.only(&["connection_id", "connector_instance_id"])?;
+        let bearer = worker.authenticate(&arrived)?;
+        let params = QueryParams::parse(&query)?;
+        params.reject_unknown(&["connection_id", "connector_instance_id"])?;
         let (choice, alias) = params.choice()?;
         let blob = worker.records().blob(&bearer, &id, &choice)?;
         if method == Method::GET {
-            worker.note(
+            worker.record_disclosure(
                 &bearer,
                 &format!("/v1/blobs/{id}"),
                 None,
@@ -70,11 +70,13 @@ pub(super) async fn get(
         .await
         .unwrap_or_else(|error| Err(Error::Broken(error.to_string())));
     let mut response = match found {
-        Ok((bearer, blob, alias)) => sent(&service, &bearer, &blob, alias, range, request.method()),
-        Err(error) => answer::refusal(&error, &request_id, &origin),
+        Ok((bearer, blob, alias)) => {
+            blob_response(&service, &bearer, &blob, alias, range, request.method())
+        }
+        Err(error) => envelope::error_response(&error, &request_id, &origin),
     };
-    answer::dress(&mut response, &request_id);
-    service.metrics.ended(
+    envelope::add_common_headers(&mut response, &request_id);
+    service.metrics.record_request(
         "blob",
         response.status().as_u16(),
         began.elapsed().as_secs_f64(),
@@ -82,48 +84,50 @@ pub(super) async fn get(
     response
 }
 
-/// The one range that is asked for: from a byte, up to another.
+/// The single byte range of a `Range` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum ByteRange {
     From(u64, Option<u64>),
-    Last(u64),
+    Suffix(u64),
 }
 
-fn range(headers: &HeaderMap) -> Option<Asked> {
+fn parse_range(headers: &HeaderMap) -> Option<ByteRange> {
     let text = headers.get(header::RANGE)?.to_str().ok()?;
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     if first.is_empty() {
-        return last.parse().ok().map(Asked::Last);
+        return last.parse().ok().map(ByteRange::Suffix);
     }
     let first = first.parse().ok()?;
     if last.is_empty() {
-        return Some(Asked::From(first, None));
+        return Some(ByteRange::From(first, None));
     }
     let last = last.parse().ok().filter(|last| *last >= first)?;
-    Some(Asked::From(first, Some(last)))
+    Some(ByteRange::From(first, Some(last)))
 }
 
-fn sent(
+fn blob_response(
     service: &Arc<Service>,
     bearer: &Bearer,
     blob: &Blob,
     alias: bool,
-    asked: Option<Asked>,
+    asked: Option<ByteRange>,
     method: &Method,
 ) -> Response {
     let size = blob.size_bytes;
     let range = match asked {
         None => Some(0..size),
-        Some(Asked::From(first, last)) if first < size => {
+        Some(ByteRange::From(first, last)) if first < size => {
             Some(first..last.map_or(size, |last| last.saturating_add(1).min(size)))
         }
-        Some(Asked::Last(count)) if count > 0 && size > 0 => Some(size.saturating_sub(count)..size),
+        Some(ByteRange::Suffix(count)) if count > 0 && size > 0 => {
+            Some(size.saturating_sub(count)..size)
+        }
         Some(_) => None,
     };
     let Some(range) = range else {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::RANGE_NOT_SATISFIABLE;
-        put(
+        set_header(
             &mut response,
             header::CONTENT_RANGE,
             &format!("bytes */{size}"),
@@ -134,7 +138,7 @@ fn sent(
     let body = if *method == Method::HEAD {
         Body::empty()
     } else {
-        Body::new(Pieces::of(
+        Body::new(BlobBody::new(
             service.clone(),
             bearer.clone(),
             blob.clone(),
@@ -144,22 +148,22 @@ fn sent(
     let mut response = Response::new(body);
     if asked.is_some() {
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
-        put(
+        set_header(
             &mut response,
             header::CONTENT_RANGE,
             &format!("bytes {first}-{}/{size}", end.saturating_sub(1)),
         );
     }
-    put(&mut response, header::CONTENT_TYPE, &blob.mime_type);
-    put(&mut response, header::CONTENT_LENGTH, &length.to_string());
-    put(&mut response, header::ACCEPT_RANGES, "bytes");
-    put(&mut response, header::ETAG, &format!("\"{}\"", blob.sha256));
-    put(&mut response, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    if !INLINE.contains(&blob.mime_type.as_str()) {
-        put(&mut response, header::CONTENT_DISPOSITION, "attachment");
+    set_header(&mut response, header::CONTENT_TYPE, &blob.mime_type);
+    set_header(&mut response, header::CONTENT_LENGTH, &length.to_string());
+    set_header(&mut response, header::ACCEPT_RANGES, "bytes");
+    set_header(&mut response, header::ETAG, &format!("\"{}\"", blob.sha256));
+    set_header(&mut response, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    if !INLINE_TYPES.contains(&blob.mime_type.as_str()) {
+        set_header(&mut response, header::CONTENT_DISPOSITION, "attachment");
     }
     if alias {
-        put(
+        set_header(
             &mut response,
             HeaderName::from_static("pdpp-warning"),
             "deprecated_alias_used",
@@ -168,21 +172,21 @@ fn sent(
     response
 }
 
-fn put(response: &mut Response, name: HeaderName, value: &str) {
+fn set_header(response: &mut Response, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);
     }
 }
 
-/// A blob on its way out, a piece at a time.
-struct Pieces {
+/// The body of a blob response, read from the store chunk by chunk.
+struct BlobBody {
     receiver: mpsc::Receiver<Result<Bytes, Error>>,
     left: u64,
 }
 
-impl Pieces {
-    fn of(service: Arc<Service>, bearer: Bearer, blob: Blob, range: Range<u64>) -> Self {
-        let (sender, receiver) = mpsc::channel(WAITING);
+impl BlobBody {
+    fn new(service: Arc<Service>, bearer: Bearer, blob: Blob, range: Range<u64>) -> Self {
+        let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
         let left = range.end - range.start;
         tokio::task::spawn_blocking(move || {
             let mut at = range.start;
@@ -197,7 +201,7 @@ impl Pieces {
                 });
                 let got = piece.as_ref().map_or(0, Bytes::len) as u64;
                 at += got;
-                // Nobody waits for the rest, or there is none.
+                // The client is gone, or the blob has ended.
                 if sender.blocking_send(piece).is_err() || got == 0 {
                     return;
                 }
@@ -207,7 +211,7 @@ impl Pieces {
     }
 }
 
-impl HttpBody for Pieces {
+impl HttpBody for BlobBody {
     type Data = Bytes;
     type Error = Error;
 
@@ -229,21 +233,21 @@ impl HttpBody for Pieces {
 
 pub(super) async fn upload(State(service): State<Arc<Service>>, request: Request) -> Response {
     let began = Instant::now();
-    let arrived = service.arrived(request.headers());
+    let arrived = service.request_head(request.headers());
     let (id, origin) = (arrived.request_id.clone(), arrived.origin.clone());
-    let checked = Arrived::check_version(request.headers());
+    let checked = RequestHead::check_version(request.headers());
     let query = request.uri().query().unwrap_or_default().to_owned();
     let declared = request.headers().get(header::CONTENT_TYPE);
     let declared = declared
         .and_then(|value| value.to_str().ok())
         .map(str::to_owned);
-    let (sender, receiver) = mpsc::channel(WAITING);
+    let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
     let worker = service.clone();
     let keeping = tokio::task::spawn_blocking(move || {
         checked?;
-        keep(&worker, &arrived, &query, declared, receiver)
+        store_upload(&worker, &arrived, &query, declared, receiver)
     });
-    let sent = frames(request.into_body(), service.max_body_bytes, sender).await;
+    let sent = forward_body(request.into_body(), service.max_body_bytes, sender).await;
     let kept = keeping
         .await
         .unwrap_or_else(|error| Err(Error::Broken(error.to_string())));
@@ -253,13 +257,13 @@ pub(super) async fn upload(State(service): State<Arc<Service>>, request: Request
     };
     let response = match done {
         Ok(told) => {
-            let mut response = answer::json_response(StatusCode::CREATED, told);
-            answer::dress(&mut response, &id);
+            let mut response = envelope::json_response(StatusCode::CREATED, told);
+            envelope::add_common_headers(&mut response, &id);
             response
         }
-        Err(error) => answer::refusal(&error, &id, &origin),
+        Err(error) => envelope::error_response(&error, &id, &origin),
     };
-    service.metrics.ended(
+    service.metrics.record_request(
         "upload",
         response.status().as_u16(),
         began.elapsed().as_secs_f64(),
@@ -267,17 +271,17 @@ pub(super) async fn upload(State(service): State<Arc<Service>>, request: Request
     response
 }
 
-fn keep(
+fn store_upload(
     service: &Service,
-    arrived: &Arrived,
+    arrived: &RequestHead,
     query: &str,
     declared: Option<String>,
     pieces: mpsc::Receiver<Result<Bytes, Error>>,
 ) -> Result<String, Error> {
-    let bearer = service.admit(arrived)?;
+    let bearer = service.authenticate(arrived)?;
     bearer.require_owner()?;
-    let params = Params::read(query)?;
-    params.only(&[
+    let params = QueryParams::parse(query)?;
+    params.reject_unknown(&[
         "connector_id",
         "connector_instance_id",
         "connection_id",
@@ -288,35 +292,37 @@ fn keep(
     ])?;
     let (choice, _) = params.choice()?;
     let needed = |name: &'static str| -> Result<String, Error> {
-        let value = params.one(name)?.filter(|value| !value.is_empty());
+        let value = params.single(name)?.filter(|value| !value.is_empty());
         value
             .map(str::to_owned)
-            .ok_or_else(|| Error::invalid(name, format!("{name} is needed")))
+            .ok_or_else(|| Error::invalid_request(name, format!("{name} is required")))
     };
     let upload = BlobUpload {
         connector_id: needed("connector_id")?,
         connection_id: choice.connection_id,
         stream: needed("stream")?,
         record_key: needed("record_key")?,
-        mime_type: params.one("mime_type")?.map(str::to_owned).or(declared),
+        mime_type: params.single("mime_type")?.map(str::to_owned).or(declared),
     };
-    let mut reader = Reader {
+    let mut reader = BodyReader {
         pieces,
         rest: Bytes::new(),
     };
-    let blob = service.records().upload(&bearer, &upload, &mut reader)?;
+    let blob = service
+        .records()
+        .upload_blob(&bearer, &upload, &mut reader)?;
     let mut told = json!(blob);
     told["object"] = json!("blob");
     Ok(told.to_string())
 }
 
-/// A body, read on a thread that may wait.
-struct Reader {
+/// A request body as a blocking reader.
+struct BodyReader {
     pieces: mpsc::Receiver<Result<Bytes, Error>>,
     rest: Bytes,
 }
 
-impl io::Read for Reader {
+impl io::Read for BodyReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.rest.is_empty() {
             match self.pieces.blocking_recv() {

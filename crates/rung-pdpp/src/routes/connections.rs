@@ -8,22 +8,29 @@ use axum::response::Response;
 use rung_records::{Bearer, ConnectionChange, Error};
 use serde::Deserialize;
 
-use crate::answer::{self, Answer};
-use crate::service::{Asked, Service, whole};
+use crate::envelope::{self, RouteResponse};
+use crate::service::{RouteRequest, Service, handle_buffered};
 
-/// Bytes of what is said of a connection.
+/// Bytes of a request body, at most.
 const MAX_BYTES: usize = 64 * 1024;
 
-pub(super) fn list(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
-    asked.params.only(&[])?;
+pub(super) fn list(
+    service: &Service,
+    bearer: &Bearer,
+    asked: &RouteRequest,
+) -> Result<RouteResponse, Error> {
+    asked.params.reject_unknown(&[])?;
     let all = service.records().connections(bearer)?;
-    let all: Vec<_> = all.iter().map(rung_records::Connection::json).collect();
-    Answer::list(&asked.path, &all, None, None)
+    let all: Vec<_> = all
+        .iter()
+        .map(rung_records::SourceConnection::to_json)
+        .collect();
+    RouteResponse::list(&asked.path, &all, None, None)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Put {
+struct PutConnection {
     connector_id: String,
     #[serde(default)]
     display_name: Option<String>,
@@ -34,15 +41,15 @@ pub(super) async fn put(
     Path(id): Path<String>,
     request: Request,
 ) -> Response {
-    whole(
+    handle_buffered(
         service,
         "put_connection",
         MAX_BYTES,
         request,
         move |service, arrived, body| {
-            let bearer = service.admit(arrived)?;
+            let bearer = service.authenticate(arrived)?;
             bearer.require_owner()?;
-            let put: Put = read(body)?;
+            let put: PutConnection = parse_body(body)?;
             let (connection, is_new) = service.records().put_connection(
                 &bearer,
                 &id,
@@ -54,7 +61,10 @@ pub(super) async fn put(
             } else {
                 StatusCode::OK
             };
-            Ok(answer::json_response(status, connection.json().to_string()))
+            Ok(envelope::json_response(
+                status,
+                connection.to_json().to_string(),
+            ))
         },
     )
     .await
@@ -62,7 +72,7 @@ pub(super) async fn put(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Patch {
+struct PatchConnection {
     #[serde(default)]
     status: Option<String>,
     #[serde(default)]
@@ -74,39 +84,45 @@ pub(super) async fn patch(
     Path(id): Path<String>,
     request: Request,
 ) -> Response {
-    whole(
+    handle_buffered(
         service,
         "change_connection",
         MAX_BYTES,
         request,
         move |service, arrived, body| {
-            let bearer = service.admit(arrived)?;
+            let bearer = service.authenticate(arrived)?;
             bearer.require_owner()?;
-            let patch: Patch = read(body)?;
+            let patch: PatchConnection = parse_body(body)?;
             let change = ConnectionChange {
                 status: patch.status,
                 display_name: patch.display_name,
             };
-            let connection = service.records().change_connection(&bearer, &id, &change)?;
-            Ok(answer::json_response(
+            let connection = service.records().update_connection(&bearer, &id, &change)?;
+            Ok(envelope::json_response(
                 StatusCode::OK,
-                connection.json().to_string(),
+                connection.to_json().to_string(),
             ))
         },
     )
     .await
 }
 
-pub(super) fn delete(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
-    asked.params.only(&[])?;
-    service.records().revoke_connection(bearer, asked.name(0))?;
-    Ok(Answer {
+pub(super) fn delete(
+    service: &Service,
+    bearer: &Bearer,
+    asked: &RouteRequest,
+) -> Result<RouteResponse, Error> {
+    asked.params.reject_unknown(&[])?;
+    service
+        .records()
+        .revoke_connection(bearer, asked.path_param(0))?;
+    Ok(RouteResponse {
         status: StatusCode::NO_CONTENT,
-        ..Answer::default()
+        ..RouteResponse::default()
     })
 }
 
-fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Error> {
+fn parse_body<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Error> {
     serde_json::from_slice(body)
-        .map_err(|error| Error::invalid("", format!("the body cannot be read: {error}")))
+        .map_err(|error| Error::invalid_request("", format!("the body cannot be read: {error}")))
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/connectors`, and `POST /connectors`, by which a source declares itself.
+//! `GET /v1/connectors`, `GET /connectors/{connector}` and `POST /connectors`, which registers a connector manifest.
 
 use std::sync::Arc;
 
@@ -8,15 +8,19 @@ use axum::response::Response;
 use rung_records::{Bearer, Error};
 use serde_json::{Value, json};
 
-use crate::answer::{self, Answer};
-use crate::service::{Arrived, Asked, Service, whole};
+use crate::envelope::{self, RouteResponse};
+use crate::service::{RequestHead, RouteRequest, Service, handle_buffered};
 
-/// Bytes of a declaration.
+/// Bytes of a manifest, at most.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 
-pub(super) fn list(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
-    asked.params.only(&[])?;
-    Answer::list(
+pub(super) fn list(
+    service: &Service,
+    bearer: &Bearer,
+    asked: &RouteRequest,
+) -> Result<RouteResponse, Error> {
+    asked.params.reject_unknown(&[])?;
+    RouteResponse::list(
         &asked.path,
         &service.records().connectors(bearer)?,
         None,
@@ -25,21 +29,25 @@ pub(super) fn list(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<
 }
 
 pub(super) async fn register(State(service): State<Arc<Service>>, request: Request) -> Response {
-    whole(
+    handle_buffered(
         service,
         "register",
         MAX_BYTES,
         request,
         |service, arrived, body| {
             if !service.without_login {
-                service.admit(arrived)?.require_owner()?;
+                service.authenticate(arrived)?.require_owner()?;
             }
-            let body: Value = serde_json::from_slice(body)
-                .map_err(|error| Error::invalid("", format!("the body is no JSON: {error}")))?;
-            let declared = service.records().register(body)?;
+            let body: Value = serde_json::from_slice(body).map_err(|error| {
+                Error::invalid_request("", format!("the body is not valid JSON: {error}"))
+            })?;
+            let declared = service.records().register_source(body)?;
             let told =
                 json!({"connector_id": declared.connector, "connector_key": declared.connector});
-            Ok(answer::json_response(StatusCode::CREATED, told.to_string()))
+            Ok(envelope::json_response(
+                StatusCode::CREATED,
+                told.to_string(),
+            ))
         },
     )
     .await
@@ -50,17 +58,17 @@ pub(super) async fn get(
     Path(connector): Path<String>,
     request: Request,
 ) -> Response {
-    whole(
+    handle_buffered(
         service,
         "connector",
         0,
         request,
-        move |service, arrived: &Arrived, _| {
+        move |service, arrived: &RequestHead, _| {
             if !service.without_login {
-                service.admit(arrived)?.require_owner()?;
+                service.authenticate(arrived)?.require_owner()?;
             }
-            let told = service.records().connector(&connector)?;
-            Ok(answer::json_response(StatusCode::OK, told.to_string()))
+            let told = service.records().connector_declaration(&connector)?;
+            Ok(envelope::json_response(StatusCode::OK, told.to_string()))
         },
     )
     .await

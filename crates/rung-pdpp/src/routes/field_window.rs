@@ -1,13 +1,15 @@
 //! `GET /v1/streams/{stream}/records/{id}/field-window`
 
 use rung_fault::Code;
-use rung_records::{Bearer, Error, MAX_CHARS, MAX_CONTEXT_CHARS, WindowQuery, WindowSelector};
+use rung_records::{
+    Bearer, Error, MAX_CONTEXT_CHARS, MAX_WINDOW_CHARS, WindowQuery, WindowSelector,
+};
 use serde_json::json;
 
-use crate::answer::{Answer, Warnings};
-use crate::service::{Asked, Service};
+use crate::envelope::{RouteResponse, Warnings};
+use crate::service::{RouteRequest, Service};
 
-const KNOWN: [&str; 11] = [
+const PARAMS: [&str; 11] = [
     "field",
     "offset_chars",
     "limit_chars",
@@ -21,59 +23,68 @@ const KNOWN: [&str; 11] = [
     "subject_id",
 ];
 
-fn number(asked: &Asked, name: &'static str, most: u64) -> Result<Option<u64>, Error> {
-    let Some(text) = asked.params.one(name)? else {
+fn whole_number(asked: &RouteRequest, name: &'static str, most: u64) -> Result<Option<u64>, Error> {
+    let Some(text) = asked.params.single(name)? else {
         return Ok(None);
     };
     let number = text.parse::<u64>().ok().filter(|number| *number <= most);
     let why = || {
-        Error::refused(
+        Error::invalid_with_code(
             Code::InvalidWindow,
             name,
-            format!("{name}: a whole number from 0 to {most}"),
+            format!("{name} must be a whole number from 0 to {most}"),
         )
     };
     number.map(Some).ok_or_else(why)
 }
 
-pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
+pub(super) fn get(
+    service: &Service,
+    bearer: &Bearer,
+    asked: &RouteRequest,
+) -> Result<RouteResponse, Error> {
     let params = &asked.params;
-    params.only(&KNOWN)?;
-    let field = params.one("field")?.unwrap_or_default().to_owned();
+    params.reject_unknown(&PARAMS)?;
+    let field = params.single("field")?.unwrap_or_default().to_owned();
     if field.is_empty() {
-        return Err(Error::refused(
+        return Err(Error::invalid_with_code(
             Code::InvalidPath,
             "field",
-            "field: the name of a field is needed",
+            "field is required: the name of a field",
         ));
     }
-    let (choice, alias) = asked.one_source(bearer)?;
+    let (choice, alias) = asked.required_source(bearer)?;
     let mut warnings = Warnings::default();
     if alias {
-        warnings.alias();
+        warnings.add_deprecated_alias();
     }
-    let offset = number(asked, "offset_chars", u64::MAX)?;
-    let limit = number(asked, "limit_chars", u64::MAX)?;
-    let before = number(asked, "before_chars", MAX_CONTEXT_CHARS)?;
-    let after = number(asked, "after_chars", MAX_CONTEXT_CHARS)?;
-    let (q, cursor) = (params.one("q")?, params.one("cursor")?);
-    let exclusive =
-        |param, why: &str| Err(Error::refused(Code::InvalidWindow, param, why.to_owned()));
+    let offset = whole_number(asked, "offset_chars", u64::MAX)?;
+    let limit = whole_number(asked, "limit_chars", u64::MAX)?;
+    let before = whole_number(asked, "before_chars", MAX_CONTEXT_CHARS)?;
+    let after = whole_number(asked, "after_chars", MAX_CONTEXT_CHARS)?;
+    let (q, cursor) = (params.single("q")?, params.single("cursor")?);
+    let exclusive = |param, why: &str| {
+        Err(Error::invalid_with_code(
+            Code::InvalidWindow,
+            param,
+            why.to_owned(),
+        ))
+    };
     if limit == Some(0) {
-        return exclusive("limit_chars", "limit_chars: at least 1");
+        return exclusive("limit_chars", "limit_chars must be at least 1");
     }
     if cursor.is_some() && (offset.is_some() || q.is_some() || before.is_some() || after.is_some())
     {
-        return exclusive("cursor", "cursor goes with limit_chars alone");
+        return exclusive("cursor", "cursor can be combined with limit_chars only");
     }
     if q.is_some() && offset.is_some() {
-        return exclusive("q", "q or offset_chars, not both");
+        return exclusive("q", "send q or offset_chars, not both");
     }
     if q.is_none() && (before.is_some() || after.is_some()) {
         return exclusive("before_chars", "before_chars and after_chars need q");
     }
-    if let Some(limit) = limit.filter(|limit| *limit > MAX_CHARS) {
-        warnings.clamped("limit_chars", limit, MAX_CHARS);
+    if let Some(limit) = limit.filter(|limit| *limit > MAX_WINDOW_CHARS) {
+        warnings.add_limit_clamped("limit_chars", limit, MAX_WINDOW_CHARS);
     }
     let selector = match (cursor, q) {
         (Some(cursor), _) => WindowSelector::Cursor(cursor.to_owned()),
@@ -82,18 +93,18 @@ pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<A
             before,
             after,
         },
-        (None, None) => WindowSelector::At(offset.unwrap_or(0)),
+        (None, None) => WindowSelector::Offset(offset.unwrap_or(0)),
     };
     let query = WindowQuery {
-        stream: asked.name(0).to_owned(),
-        id: asked.name(1).to_owned(),
+        stream: asked.path_param(0).to_owned(),
+        id: asked.path_param(1).to_owned(),
         field: field.clone(),
         choice,
         selector,
         limit_chars: limit,
     };
     let window = service.records().field_window(bearer, &query)?;
-    let mut answer = Answer::of(&json!({
+    let mut answer = RouteResponse::object(&json!({
         "object": "field_window",
         "stream": query.stream,
         "record_id": query.id,
@@ -108,8 +119,8 @@ pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<A
             "total_chars": window.total,
             "complete": window.start == 0 && window.end == window.total,
             "has_more": window.end < window.total,
-            "match_start_chars": window.matched.map(|(start, _)| start),
-            "match_end_chars": window.matched.map(|(_, end)| end),
+            "match_start_chars": window.match_range.map(|(start, _)| start),
+            "match_end_chars": window.match_range.map(|(_, end)| end),
             "next_offset_chars": (window.end < window.total).then_some(window.end),
             "previous_offset_chars": (window.start > 0).then(|| window.start.saturating_sub(window.limit)),
             "next_cursor": window.next_cursor,
@@ -117,5 +128,5 @@ pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<A
         },
     }))?;
     answer.warnings = warnings;
-    Ok(answer.showing(Some(&query.stream), 1))
+    Ok(answer.with_disclosure(Some(&query.stream), 1))
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/ingest/{stream}`: lines of records, taken in as they come.
+//! `POST /v1/ingest/{stream}`: record lines, ingested while the body is received.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,16 +8,16 @@ use axum::http::{StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use rung_fault::Code;
-use rung_records::{Error, Target};
+use rung_records::{Error, StreamTarget};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::answer;
-use crate::params::Params;
-use crate::service::{Arrived, Service, frames};
+use crate::envelope;
+use crate::params::QueryParams;
+use crate::service::{RequestHead, Service, forward_body};
 
-/// Pieces of a body that wait to be taken in.
-const WAITING: usize = 8;
+/// Body chunks that wait to be ingested, at most.
+const CHANNEL_CAPACITY: usize = 8;
 
 pub(super) async fn post(
     State(service): State<Arc<Service>>,
@@ -25,27 +25,28 @@ pub(super) async fn post(
     request: Request,
 ) -> Response {
     let began = Instant::now();
-    let arrived = service.arrived(request.headers());
+    let arrived = service.request_head(request.headers());
     let (id, origin) = (arrived.request_id.clone(), arrived.origin.clone());
     let limit = service.max_body_bytes;
     let said = request.headers().get(header::CONTENT_LENGTH);
     let said = said.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    let checked = Arrived::check_version(request.headers());
+    let checked = RequestHead::check_version(request.headers());
     let query = request.uri().query().unwrap_or_default().to_owned();
     let done = if said.is_some_and(|said| said > limit) {
         Err(too_large(limit))
     } else if let Err(error) = checked {
         Err(error)
     } else {
-        let (sender, receiver) = mpsc::channel(WAITING);
+        let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
         let worker = service.clone();
-        let taking =
-            tokio::task::spawn_blocking(move || take(&worker, &arrived, &query, stream, receiver));
-        let sent = frames(request.into_body(), limit, sender).await;
+        let taking = tokio::task::spawn_blocking(move || {
+            ingest_body(&worker, &arrived, &query, stream, receiver)
+        });
+        let sent = forward_body(request.into_body(), limit, sender).await;
         let taken = taking
             .await
             .unwrap_or_else(|error| Err(Error::Broken(error.to_string())));
-        // What was refused is told first; a body that broke off is nobody's word.
+        // An ingest error takes precedence over an aborted body.
         match (taken, sent) {
             (Err(error), _) | (Ok(_), Err(error)) => Err(error),
             (Ok(told), Ok(())) => Ok(told),
@@ -53,13 +54,13 @@ pub(super) async fn post(
     };
     let response = match done {
         Ok(told) => {
-            let mut response = answer::json_response(StatusCode::OK, told);
-            answer::dress(&mut response, &id);
+            let mut response = envelope::json_response(StatusCode::OK, told);
+            envelope::add_common_headers(&mut response, &id);
             response
         }
-        Err(error) => answer::refusal(&as_batch(error), &id, &origin),
+        Err(error) => envelope::error_response(&into_batch_error(error), &id, &origin),
     };
-    service.metrics.ended(
+    service.metrics.record_request(
         "ingest",
         response.status().as_u16(),
         began.elapsed().as_secs_f64(),
@@ -74,10 +75,10 @@ fn too_large(limit: u64) -> Error {
     }
 }
 
-/// What the store could not take is to be sent again, all of it.
-fn as_batch(error: Error) -> Error {
-    if error.is_passing() {
-        return Error::refused(
+/// Turns a transient store error into one that asks the client to send the whole batch again.
+fn into_batch_error(error: Error) -> Error {
+    if error.is_transient() {
+        return Error::invalid_with_code(
             Code::IngestBatchStorageError,
             "",
             format!("{error}; send the whole batch again"),
@@ -86,17 +87,17 @@ fn as_batch(error: Error) -> Error {
     error
 }
 
-fn take(
+fn ingest_body(
     service: &Service,
-    arrived: &Arrived,
+    arrived: &RequestHead,
     query: &str,
     stream: String,
     mut pieces: mpsc::Receiver<Result<Bytes, Error>>,
 ) -> Result<String, Error> {
-    let bearer = service.admit(arrived)?;
+    let bearer = service.authenticate(arrived)?;
     bearer.require_owner()?;
-    let params = Params::read(query)?;
-    params.only(&[
+    let params = QueryParams::parse(query)?;
+    params.reject_unknown(&[
         "connector_id",
         "connector_instance_id",
         "connection_id",
@@ -104,9 +105,9 @@ fn take(
     ])?;
     let (choice, _) = params.choice()?;
     let connector_id = choice.connector_id;
-    let target = Target {
+    let target = StreamTarget {
         connector_id: connector_id
-            .ok_or_else(|| Error::invalid("connector_id", "connector_id is needed"))?,
+            .ok_or_else(|| Error::invalid_request("connector_id", "connector_id is required"))?,
         connection_id: choice.connection_id,
         stream,
     };
@@ -115,6 +116,6 @@ fn take(
         ingest.push(&piece?)?;
     }
     let done = ingest.finish()?;
-    service.metrics.taken.inc_by(done.records_accepted);
+    service.metrics.records_taken.inc_by(done.records_accepted);
     Ok(json!(done).to_string())
 }

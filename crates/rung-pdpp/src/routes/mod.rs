@@ -22,79 +22,83 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, patch, post, put};
 
-use crate::service::{Route, Service, answer};
+use crate::service::{RouteHandler, Service, handle_request};
 
-/// Everything under `/v1`, and the registration of sources.
+/// The routes under `/v1`, discovery and protected resource metadata, and the registration of connectors.
 pub fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/", get(discovery::get))
         .route(
             "/.well-known/oauth-protected-resource",
-            get(protected_resource::data),
+            get(protected_resource::get),
         )
         .route(
             "/.well-known/oauth-protected-resource/mcp",
-            get(protected_resource::mcp),
+            get(protected_resource::get_for_mcp),
         )
         .route(
             "/mcp/.well-known/oauth-protected-resource",
-            get(protected_resource::mcp),
+            get(protected_resource::get_for_mcp),
         )
-        .route("/v1/schema", reads("schema", schema::get))
-        .route("/v1/streams", reads("streams", streams::list))
-        .route("/v1/streams/{stream}", reads("stream", streams::one))
-        .route("/v1/connectors", reads("connectors", connectors::list))
+        .route("/v1/schema", get_route("schema", schema::get))
+        .route("/v1/streams", get_route("streams", streams::list))
+        .route("/v1/streams/{stream}", get_route("stream", streams::get))
+        .route("/v1/connectors", get_route("connectors", connectors::list))
         .route(
             "/v1/streams/{stream}/records",
-            reads("records", records::list).merge(deletes("delete_records", records::delete)),
+            get_route("records", records::list)
+                .merge(delete_route("delete_records", records::delete)),
         )
         .route(
             "/v1/streams/{stream}/records/{id}",
-            reads("record", record::get).merge(deletes("delete_record", record::delete)),
+            get_route("record", record::get).merge(delete_route("delete_record", record::delete)),
         )
         .route(
             "/v1/streams/{stream}/records/{id}/field-window",
-            reads("field_window", field_window::get),
+            get_route("field_window", field_window::get),
         )
         .route(
             "/v1/streams/{stream}/aggregate",
-            reads("aggregate", aggregate::get),
+            get_route("aggregate", aggregate::get),
         )
-        .route("/v1/search", reads("search", search::get))
+        .route("/v1/search", get_route("search", search::get))
         .route("/v1/blobs/{blob}", get(blobs::get))
         .route("/v1/blobs", post(blobs::upload))
         .route("/v1/ingest/{stream}", post(ingest::post))
         .route(
             "/v1/state/{connector}",
-            reads("state", state::get).put(state::put),
+            get_route("state", state::get).put(state::put),
         )
-        .route("/v1/connections", reads("connections", connections::list))
+        .route(
+            "/v1/connections",
+            get_route("connections", connections::list),
+        )
         .route(
             "/v1/connections/{connection}",
             put(connections::put)
                 .merge(patch(connections::patch))
-                .merge(deletes("revoke_connection", connections::delete)),
+                .merge(delete_route("revoke_connection", connections::delete)),
         )
         .route("/connectors", post(connectors::register))
         .route("/connectors/{connector}", get(connectors::get))
         .with_state(service)
 }
 
-fn reads(name: &'static str, route: Route) -> MethodRouter<Arc<Service>> {
-    get(move |state, names, request| named(state, names, request, name, route))
+fn get_route(name: &'static str, route: RouteHandler) -> MethodRouter<Arc<Service>> {
+    get(move |state, names, request| handle_route(state, names, request, name, route))
 }
 
-fn deletes(name: &'static str, route: Route) -> MethodRouter<Arc<Service>> {
-    delete(move |state, names, request| named(state, names, request, name, route))
+fn delete_route(name: &'static str, route: RouteHandler) -> MethodRouter<Arc<Service>> {
+    delete(move |state, names, request| handle_route(state, names, request, name, route))
 }
 
-async fn named(
+async fn handle_route(
     State(service): State<Arc<Service>>,
     Path(names): Path<Vec<(String, String)>>,
     request: Request,
     name: &'static str,
-    route: Route,
+    route: RouteHandler,
 ) -> Response {
     let names = names.into_iter().map(|(_, value)| value).collect();
-    answer(service, name, route, names, request).await
+    handle_request(service, name, route, names, request).await
 }

@@ -1,4 +1,4 @@
-//! `/.well-known/oauth-protected-resource`: what is kept here, and where access to it is asked for.
+//! `/.well-known/oauth-protected-resource`: protected resource metadata (RFC 9728).
 
 use std::sync::Arc;
 
@@ -7,34 +7,34 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use crate::answer;
-use crate::service::{Arrived, Service};
+use crate::envelope;
+use crate::service::{RequestHead, Service};
 
-pub(super) async fn data(State(service): State<Arc<Service>>, request: Request) -> Response {
-    let arrived = service.arrived(request.headers());
-    let here = service.resource(&arrived);
-    let mut told = common(&service, &arrived, &here);
+pub(super) async fn get(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let arrived = service.request_head(request.headers());
+    let here = service.resource_url(&arrived);
+    let mut told = metadata(&service, &arrived, &here);
     told["resource"] = json!(here);
     told["pdpp_token_kinds_supported"] = json!(["owner", "client"]);
-    answered(&told, &arrived)
+    metadata_response(&told, &arrived)
 }
 
-pub(super) async fn mcp(State(service): State<Arc<Service>>, request: Request) -> Response {
-    let arrived = service.arrived(request.headers());
-    let here = service.resource(&arrived);
-    let mut told = common(&service, &arrived, &here);
+pub(super) async fn get_for_mcp(State(service): State<Arc<Service>>, request: Request) -> Response {
+    let arrived = service.request_head(request.headers());
+    let here = service.resource_url(&arrived);
+    let mut told = metadata(&service, &arrived, &here);
     told["resource"] = json!(format!("{here}/mcp"));
     told["pdpp_token_kinds_supported"] = json!(["client", "mcp_package"]);
-    answered(&told, &arrived)
+    metadata_response(&told, &arrived)
 }
 
-fn answered(told: &Value, arrived: &Arrived) -> Response {
-    let mut response = answer::json_response(StatusCode::OK, told.to_string());
-    answer::dress(&mut response, &arrived.request_id);
+fn metadata_response(told: &Value, arrived: &RequestHead) -> Response {
+    let mut response = envelope::json_response(StatusCode::OK, told.to_string());
+    envelope::add_common_headers(&mut response, &arrived.request_id);
     response
 }
 
-fn common(service: &Service, arrived: &Arrived, here: &str) -> Value {
+fn metadata(service: &Service, arrived: &RequestHead, here: &str) -> Value {
     json!({
         "resource": here,
         "resource_name": "Rung",

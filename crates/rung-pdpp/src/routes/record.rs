@@ -3,13 +3,17 @@
 use axum::http::StatusCode;
 use rung_records::{Bearer, Error, RecordQuery};
 
-use super::records::{expand, target};
-use crate::answer::Answer;
-use crate::service::{Asked, Service};
+use super::records::{parse_expand, parse_target};
+use crate::envelope::RouteResponse;
+use crate::service::{RouteRequest, Service};
 
-pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
+pub(super) fn get(
+    service: &Service,
+    bearer: &Bearer,
+    asked: &RouteRequest,
+) -> Result<RouteResponse, Error> {
     let params = &asked.params;
-    params.only(&[
+    params.reject_unknown(&[
         "fields",
         "expand",
         "expand_limit",
@@ -18,31 +22,35 @@ pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<A
         "connector_id",
         "subject_id",
     ])?;
-    asked.core_only(service, bearer, &["expand", "expand_limit"])?;
-    let (choice, alias) = asked.one_source(bearer)?;
-    let stream = asked.name(0).to_owned();
+    asked.check_strict_mode(service, bearer, &["expand", "expand_limit"])?;
+    let (choice, alias) = asked.required_source(bearer)?;
+    let stream = asked.path_param(0).to_owned();
     let query = RecordQuery {
         stream: stream.clone(),
-        id: asked.name(1).to_owned(),
+        id: asked.path_param(1).to_owned(),
         choice,
         fields: params.list("fields")?,
-        expand: expand(params)?,
+        expand: parse_expand(params)?,
     };
     let record = service.records().record(bearer, &query)?;
-    let mut answer = Answer::of(&record)?;
+    let mut answer = RouteResponse::object(&record)?;
     if alias {
-        answer.warnings.alias();
+        answer.warnings.add_deprecated_alias();
     }
-    Ok(answer.showing(Some(&stream), 1))
+    Ok(answer.with_disclosure(Some(&stream), 1))
 }
 
-pub(super) fn delete(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
+pub(super) fn delete(
+    service: &Service,
+    bearer: &Bearer,
+    asked: &RouteRequest,
+) -> Result<RouteResponse, Error> {
     bearer.require_owner()?;
     service
         .records()
-        .delete(bearer, &target(asked)?, Some(asked.name(1)))?;
-    Ok(Answer {
+        .delete_records(bearer, &parse_target(asked)?, Some(asked.path_param(1)))?;
+    Ok(RouteResponse {
         status: StatusCode::NO_CONTENT,
-        ..Answer::default()
+        ..RouteResponse::default()
     })
 }

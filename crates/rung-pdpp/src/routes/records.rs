@@ -2,13 +2,15 @@
 
 use axum::http::StatusCode;
 use rung_fault::Code;
-use rung_records::{Bearer, ChangesQuery, Count, Error, ExpandQuery, ListQuery, Order, Target};
+use rung_records::{
+    Bearer, ChangesQuery, CountMode, Error, ExpandQuery, ListQuery, SortOrder, StreamTarget,
+};
 
-use crate::answer::{Answer, Warnings};
-use crate::params::Params;
-use crate::service::{Asked, Service};
+use crate::envelope::{RouteResponse, Warnings};
+use crate::params::QueryParams;
+use crate::service::{RouteRequest, Service};
 
-const KNOWN: [&str; 16] = [
+const PARAMS: [&str; 16] = [
     "changes_since",
     "connection_id",
     "connector_id",
@@ -27,40 +29,45 @@ const KNOWN: [&str; 16] = [
     "window",
 ];
 
-pub(super) fn list(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
+#[allow(clippy::too_many_lines, reason = "one parameter after another")]
+pub(super) fn list(
+    service: &Service,
+    bearer: &Bearer,
+    asked: &RouteRequest,
+) -> Result<RouteResponse, Error> {
     let params = &asked.params;
-    params.only(&KNOWN)?;
-    asked.core_only(
+    params.reject_unknown(&PARAMS)?;
+    asked.check_strict_mode(
         service,
         bearer,
         &["filter", "expand", "expand_limit", "view"],
     )?;
-    let (choice, alias) = asked.one_source(bearer)?;
+    let (choice, alias) = asked.required_source(bearer)?;
     let mut warnings = Warnings::default();
     if alias {
-        warnings.alias();
+        warnings.add_deprecated_alias();
     }
-    let limit = asked.limit(&mut warnings)?;
-    let cursor = params.one("cursor")?.map(str::to_owned);
+    let limit = asked.page_limit(&mut warnings)?;
+    let cursor = params.single("cursor")?.map(str::to_owned);
     let (fields, view) = (
         params.list("fields")?,
-        params.one("view")?.map(str::to_owned),
+        params.single("view")?.map(str::to_owned),
     );
-    let stream = asked.name(0).to_owned();
-    if let Some(since) = params.one("changes_since")? {
+    let stream = asked.path_param(0).to_owned();
+    if let Some(since) = params.single("changes_since")? {
         for other in ["sort", "count", "order", "window"] {
             if params.has(other) {
-                return Err(Error::invalid(
+                return Err(Error::invalid_request(
                     other,
-                    format!("{other} does not go with changes_since"),
+                    format!("{other} cannot be combined with changes_since"),
                 ));
             }
         }
         if params.has("expand") || params.has("expand_limit") {
-            return Err(Error::refused(
+            return Err(Error::invalid_with_code(
                 Code::InvalidExpand,
                 "expand",
-                "expand does not go with changes_since",
+                "expand cannot be combined with changes_since",
             ));
         }
         let query = ChangesQuery {
@@ -75,40 +82,50 @@ pub(super) fn list(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<
         };
         let changes = service.records().changes(bearer, &query)?;
         let next = Some(changes.next_changes_since.as_str());
-        let mut answer = Answer::list(
+        let mut answer = RouteResponse::list(
             &asked.path,
             &changes.records,
             changes.next_cursor.as_deref(),
             next,
         )?;
         answer.warnings = warnings;
-        return Ok(answer.showing(Some(&stream), changes.records.len()));
+        return Ok(answer.with_disclosure(Some(&stream), changes.records.len()));
     }
     let query = ListQuery {
         stream: stream.clone(),
         choice,
         limit,
         cursor,
-        order: order(params)?,
-        sort: params.one("sort")?.map(str::to_owned),
-        count: match params.one("count")? {
-            None | Some("none") => Count::None,
-            // What is known exactly is told exactly.
-            Some("estimated" | "exact") => Count::Exact,
-            Some(_) => return Err(Error::invalid("count", "count: none, estimated or exact")),
+        order: parse_order(params)?,
+        sort: params.single("sort")?.map(str::to_owned),
+        count: match params.single("count")? {
+            None | Some("none") => CountMode::None,
+            // The store always counts exactly.
+            Some("estimated" | "exact") => CountMode::Exact,
+            Some(_) => {
+                return Err(Error::invalid_request(
+                    "count",
+                    "count must be none, estimated or exact",
+                ));
+            }
         },
-        window: match params.one("window")? {
+        window: match params.single("window")? {
             None | Some("none") => false,
             Some("exact") => true,
-            Some(_) => return Err(Error::invalid("window", "window: none or exact")),
+            Some(_) => {
+                return Err(Error::invalid_request(
+                    "window",
+                    "window must be none or exact",
+                ));
+            }
         },
         fields,
         view,
         filters: params.filters()?,
-        expand: expand(params)?,
+        expand: parse_expand(params)?,
     };
     let page = service.records().list(bearer, &query)?;
-    let mut answer = Answer::list(
+    let mut answer = RouteResponse::list(
         &asked.path,
         &page.records,
         page.next_cursor.as_deref(),
@@ -119,46 +136,52 @@ pub(super) fn list(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<
     answer
         .meta
         .extend(page.window.map(|window| ("window", window)));
-    Ok(answer.showing(Some(&stream), page.records.len()))
+    Ok(answer.with_disclosure(Some(&stream), page.records.len()))
 }
 
-fn order(params: &Params) -> Result<Option<Order>, Error> {
-    match params.one("order")? {
+fn parse_order(params: &QueryParams) -> Result<Option<SortOrder>, Error> {
+    match params.single("order")? {
         None => Ok(None),
-        Some("asc") => Ok(Some(Order::Asc)),
-        Some("desc") => Ok(Some(Order::Desc)),
-        Some(_) => Err(Error::invalid("order", "order: asc or desc")),
+        Some("asc") => Ok(Some(SortOrder::Asc)),
+        Some("desc") => Ok(Some(SortOrder::Desc)),
+        Some(_) => Err(Error::invalid_request("order", "order must be asc or desc")),
     }
 }
 
-/// What is to be read along.
-pub(super) fn expand(params: &Params) -> Result<ExpandQuery, Error> {
+/// Reads the relations to expand and their limits.
+pub(super) fn parse_expand(params: &QueryParams) -> Result<ExpandQuery, Error> {
     Ok(ExpandQuery {
         names: params.list("expand")?.unwrap_or_default(),
-        limits: params.numbers("expand_limit")?,
+        limits: params.numbers_by_key("expand_limit")?,
     })
 }
 
-/// Where something is to be deleted.
-pub(super) fn target(asked: &Asked) -> Result<Target, Error> {
+/// Reads the stream to delete from.
+pub(super) fn parse_target(asked: &RouteRequest) -> Result<StreamTarget, Error> {
     asked
         .params
-        .only(&["connector_id", "connection_id", "connector_instance_id"])?;
+        .reject_unknown(&["connector_id", "connection_id", "connector_instance_id"])?;
     let (choice, _) = asked.params.choice()?;
     let connector_id = choice.connector_id;
-    Ok(Target {
+    Ok(StreamTarget {
         connector_id: connector_id
-            .ok_or_else(|| Error::invalid("connector_id", "connector_id is needed"))?,
+            .ok_or_else(|| Error::invalid_request("connector_id", "connector_id is required"))?,
         connection_id: choice.connection_id,
-        stream: asked.name(0).to_owned(),
+        stream: asked.path_param(0).to_owned(),
     })
 }
 
-pub(super) fn delete(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
+pub(super) fn delete(
+    service: &Service,
+    bearer: &Bearer,
+    asked: &RouteRequest,
+) -> Result<RouteResponse, Error> {
     bearer.require_owner()?;
-    service.records().delete(bearer, &target(asked)?, None)?;
-    Ok(Answer {
+    service
+        .records()
+        .delete_records(bearer, &parse_target(asked)?, None)?;
+    Ok(RouteResponse {
         status: StatusCode::NO_CONTENT,
-        ..Answer::default()
+        ..RouteResponse::default()
     })
 }

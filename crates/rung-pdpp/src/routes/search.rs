@@ -3,10 +3,10 @@
 use rung_records::{Bearer, Error, SearchQuery};
 use serde_json::json;
 
-use crate::answer::{Answer, Warnings};
-use crate::service::{Asked, Service};
+use crate::envelope::{RouteResponse, Warnings};
+use crate::service::{RouteRequest, Service};
 
-const KNOWN: [&str; 7] = [
+const PARAMS: [&str; 7] = [
     "q",
     "limit",
     "cursor",
@@ -16,25 +16,30 @@ const KNOWN: [&str; 7] = [
     "connector_instance_id",
 ];
 
-pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
+pub(super) fn get(
+    service: &Service,
+    bearer: &Bearer,
+    asked: &RouteRequest,
+) -> Result<RouteResponse, Error> {
     let params = &asked.params;
-    params.only(&KNOWN)?;
-    asked.core_only(service, bearer, &["filter"])?;
+    params.reject_unknown(&PARAMS)?;
+    asked.check_strict_mode(service, bearer, &["filter"])?;
     let (choice, alias) = params.choice()?;
     let mut warnings = Warnings::default();
     if alias {
-        warnings.alias();
+        warnings.add_deprecated_alias();
     }
     let query = SearchQuery {
-        q: params.one("q")?.unwrap_or_default().to_owned(),
-        limit: asked.limit(&mut warnings)?,
-        cursor: params.one("cursor")?.map(str::to_owned),
+        q: params.single("q")?.unwrap_or_default().to_owned(),
+        limit: asked.page_limit(&mut warnings)?,
+        cursor: params.single("cursor")?.map(str::to_owned),
         streams: params.list("streams")?.unwrap_or_default(),
         filters: params.filters()?,
         choice,
     };
     let found = service.records().search(bearer, &query)?;
-    let mut answer = Answer::list(&asked.path, &found.hits, found.next_cursor.as_deref(), None)?;
+    let mut answer =
+        RouteResponse::list(&asked.path, &found.hits, found.next_cursor.as_deref(), None)?;
     answer.warnings = warnings;
     answer.meta.push(("count_accuracy", json!("exact")));
     answer.meta.push((
@@ -45,5 +50,5 @@ pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<A
             "sources_searched_count": found.sources, "truncated_source_count": 0,
         }),
     ));
-    Ok(answer.showing(None, found.hits.len()))
+    Ok(answer.with_disclosure(None, found.hits.len()))
 }

@@ -8,25 +8,31 @@ use axum::response::Response;
 use rung_records::{Bearer, Error};
 use serde_json::{Map, Value, json};
 
-use crate::answer::{self, Answer};
-use crate::params::Params;
-use crate::service::{Asked, Service, whole};
+use crate::envelope::{self, RouteResponse};
+use crate::params::QueryParams;
+use crate::service::{RouteRequest, Service, handle_buffered};
 
-const KNOWN: [&str; 3] = ["grant_id", "connector_instance_id", "connection_id"];
-/// Bytes of a state.
+const PARAMS: [&str; 3] = ["grant_id", "connector_instance_id", "connection_id"];
+/// Bytes of a state, at most.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-pub(super) fn get(service: &Service, bearer: &Bearer, asked: &Asked) -> Result<Answer, Error> {
+pub(super) fn get(
+    service: &Service,
+    bearer: &Bearer,
+    asked: &RouteRequest,
+) -> Result<RouteResponse, Error> {
     bearer.require_owner()?;
-    asked.params.only(&KNOWN)?;
+    asked.params.reject_unknown(&PARAMS)?;
     let (choice, _) = asked.params.choice()?;
-    let grant = asked.params.one("grant_id")?;
-    let connector = asked.name(0);
+    let grant = asked.params.single("grant_id")?;
+    let connector = asked.path_param(0);
     let state =
         service
             .records()
             .state(bearer, connector, choice.connection_id.as_deref(), grant)?;
-    Answer::of(&json!({"object": "connector_state", "connector_id": connector, "state": state}))
+    RouteResponse::object(
+        &json!({"object": "connector_state", "connector_id": connector, "state": state}),
+    )
 }
 
 pub(super) async fn put(
@@ -35,26 +41,27 @@ pub(super) async fn put(
     request: Request,
 ) -> Response {
     let query = request.uri().query().unwrap_or_default().to_owned();
-    whole(
+    handle_buffered(
         service,
         "put_state",
         MAX_BYTES,
         request,
         move |service, arrived, body| {
-            let bearer = service.admit(arrived)?;
+            let bearer = service.authenticate(arrived)?;
             bearer.require_owner()?;
-            let params = Params::read(&query)?;
-            params.only(&KNOWN)?;
+            let params = QueryParams::parse(&query)?;
+            params.reject_unknown(&PARAMS)?;
             let (choice, _) = params.choice()?;
-            let body: Value = serde_json::from_slice(body)
-                .map_err(|error| Error::invalid("", format!("the body is no JSON: {error}")))?;
+            let body: Value = serde_json::from_slice(body).map_err(|error| {
+                Error::invalid_request("", format!("the body is not valid JSON: {error}"))
+            })?;
             let state: &Map<String, Value> = body["state"].as_object().ok_or_else(|| {
-                Error::invalid(
+                Error::invalid_request(
                     "state",
-                    "state: an object is needed, with a member for each stream",
+                    "state must be an object with a member for each stream",
                 )
             })?;
-            let (connection, grant) = (choice.connection_id.as_deref(), params.one("grant_id")?);
+            let (connection, grant) = (choice.connection_id.as_deref(), params.single("grant_id")?);
             service
                 .records()
                 .put_state(&bearer, &connector, connection, grant, state)?;
@@ -63,7 +70,7 @@ pub(super) async fn put(
                 .state(&bearer, &connector, connection, grant)?;
             let told =
                 json!({"object": "connector_state", "connector_id": connector, "state": now});
-            Ok(answer::json_response(StatusCode::OK, told.to_string()))
+            Ok(envelope::json_response(StatusCode::OK, told.to_string()))
         },
     )
     .await

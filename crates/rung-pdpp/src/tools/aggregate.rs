@@ -1,35 +1,35 @@
-//! `aggregate`: counts and sums, without a record being read.
+//! `aggregate`: counts and sums, without reading records.
 
 use std::fmt::Write as _;
 
 use rung_fault::{Code, Fault};
-use rung_tool::{Pending, Reply};
+use rung_tool::{BoxFuture, Reply};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::ask::Ask;
 use super::filter::filter_pairs;
 use super::id::check_name;
 use super::json::Json;
-use super::refusal::Refusal;
-use super::text::{json_text, quoted, scalar};
-use super::{Asking, Definition, read_input};
+use super::provider_error::ProviderError;
+use super::provider_request::ProviderRequest;
+use super::text::{json_text, quoted, scalar_json};
+use super::{Asking, Definition, parse_input};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "aggregate",
     title: "Aggregate",
-    description: "Counts, sums, minima, maxima and distinct counts over a stream, in groups if wanted: by group_by (a scalar field) XOR \
-                  group_by_time with granularity. Never returns record bodies: prefer it over paging query_records to count. Grouped answers carry \
-                  other_count, the records in groups beyond limit; a positive value means top-N truncation.",
+    description: "Count, sum, minimum, maximum or distinct count over a stream, optionally grouped by group_by (a scalar field) XOR \
+                  group_by_time with granularity. Never returns record bodies: prefer it over paging query_records to count. \
+                  other_count counts the records in groups beyond limit; a positive value means top-N truncation.",
     input,
-    output: || super::wrapped(json!({})),
+    output: || super::wrapped_output(json!({})),
     sized: |_| false,
-    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
 };
 
-/// Groups in words.
+/// Groups in the text, at most.
 const MAX_GROUPS: usize = 5;
-/// Code points of a group's key in words.
+/// Code points of a group's key in the text, at most.
 const KEY_CHARS: usize = 60;
 
 fn input() -> Value {
@@ -39,13 +39,13 @@ fn input() -> Value {
         "type": "object",
         "properties": {
             "stream": super::stream_input(),
-            "metric": {"enum": ["count", "sum", "min", "max", "count_distinct"]},
-            "field": text("Field of the metric; none for count"),
+            "metric": {"enum": ["count", "sum", "min", "max", "count_distinct"], "description": "What to compute"},
+            "field": text("Field of the metric; omit for count"),
             "group_by": text("Scalar field to group by"),
             "group_by_time": text("Date field to bucket by"),
-            "granularity": {"enum": ["minute", "hour", "day", "week", "month", "quarter", "year"]},
-            "time_zone": text("IANA name; UTC unless said"),
-            "limit": super::limit_input("Groups; 10 unless said"),
+            "granularity": {"enum": ["minute", "hour", "day", "week", "month", "quarter", "year"], "description": "Bucket size"},
+            "time_zone": text("IANA name; default UTC"),
+            "limit": super::limit_input("Groups; default 10"),
             "filter": super::filter_input(),
             "connection_id": super::connection_input(),
         },
@@ -68,53 +68,53 @@ struct Input {
     connection_id: Option<String>,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
-    let input: Input = read_input(given)?;
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
+    let input: Input = parse_input(given)?;
     let stream = check_name("stream", &input.stream)?;
     if let Some(connection) = &input.connection_id {
         check_name("connection_id", connection)?;
     }
-    let ask = Ask::at(&["v1", "streams", stream, "aggregate"])
-        .with("metric", Some(&input.metric))
-        .with("field", input.field.as_deref())
-        .with("group_by", input.group_by.as_deref())
-        .with("group_by_time", input.group_by_time.as_deref())
-        .with("granularity", input.granularity.as_deref())
-        .with("time_zone", input.time_zone.as_deref())
-        .with("limit", input.limit)
-        .and(filter_pairs(input.filter.as_ref())?)
-        .with("connection_id", input.connection_id.as_deref());
+    let ask = ProviderRequest::new(&["v1", "streams", stream, "aggregate"])
+        .with_param("metric", Some(&input.metric))
+        .with_param("field", input.field.as_deref())
+        .with_param("group_by", input.group_by.as_deref())
+        .with_param("group_by_time", input.group_by_time.as_deref())
+        .with_param("granularity", input.granularity.as_deref())
+        .with_param("time_zone", input.time_zone.as_deref())
+        .with_param("limit", input.limit)
+        .with_pairs(filter_pairs(input.filter.as_ref())?)
+        .with_param("connection_id", input.connection_id.as_deref());
     let mut limit = None;
     loop {
         let ask = match limit {
             None => ask.clone(),
-            Some(limit) => ask.without("limit").with("limit", Some(limit)),
+            Some(limit) => ask.without_param("limit").with_param("limit", Some(limit)),
         };
-        let answer = asking.provider.read(&ask).await?;
+        let answer = asking.provider.get_json(&ask).await?;
         let body = answer.body()?;
         let groups = body["groups"].as_array().map_or(0, <[_]>::len);
-        let text = words(&input, &body, !asking.call.rendering.structured);
+        let text = summary_text(&input, &body, !asking.call.rendering.structured);
         let structured = asking.structured(&body, None, answer.request_id.as_deref());
         let reply = asking.reply(text, &structured, &[]);
         if reply.bytes() <= asking.usual_bytes() {
             return Ok(reply);
         }
-        // A provider that gives more than was asked for will not give less.
+        // A provider that ignores the limit will ignore a smaller one.
         if groups < 2 || limit.is_some_and(|limit| groups > limit) {
-            let why = "the answer is larger than a reply may be";
+            let why = "the result is larger than a reply may be";
             let fault = Fault::new(Code::ResultTooLarge, why);
             return Err(fault
                 .with_hint("group by a field with shorter values")
                 .into());
         }
-        // What is left out is counted in `other_count`.
+        // The omitted groups are counted in `other_count`.
         limit = Some(groups / 2);
     }
 }
 
-/// An aggregation in words.
-fn words(input: &Input, body: &Json<'_>, alone: bool) -> String {
-    // Where there is nothing but words, they say it all.
+/// Returns the text of the reply.
+fn summary_text(input: &Input, body: &Json<'_>, alone: bool) -> String {
+    // Without structured content the text has all groups.
     let most = if alone { usize::MAX } else { MAX_GROUPS };
     let envelope = if alone {
         ""
@@ -143,7 +143,7 @@ fn words(input: &Input, body: &Json<'_>, alone: bool) -> String {
     };
     let Some(groups) = data["groups"].as_array() else {
         let value = data.get("value").or(data.get("filtered_record_count"));
-        let value = value.map_or_else(|| "null".to_owned(), scalar);
+        let value = value.map_or_else(|| "null".to_owned(), scalar_json);
         let _ = write!(text, " = {value}.{envelope}");
         return text;
     };
@@ -155,10 +155,13 @@ fn words(input: &Input, body: &Json<'_>, alone: bool) -> String {
     let shown = groups.iter().take(most).map(|group| {
         let key = match &group["key"] {
             Json::String(key) => quoted(key, KEY_CHARS),
-            key => scalar(key),
+            key => scalar_json(key),
         };
         let count = group.get("count").or(group.get("value"));
-        format!("{key}={}", count.map_or_else(|| "null".to_owned(), scalar))
+        format!(
+            "{key}={}",
+            count.map_or_else(|| "null".to_owned(), scalar_json)
+        )
     });
     let _ = write!(text, " [{}]", shown.collect::<Vec<_>>().join(", "));
     if groups.len() > most {

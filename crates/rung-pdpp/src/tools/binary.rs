@@ -1,14 +1,14 @@
-//! Bytes among the fields of a record: they are described, never shown.
+//! Binary fields of records: described, never shown.
 
 use serde_json::{Map, Value, json};
 
-use super::json::{Json, Members};
+use super::json::{Json, JsonObject};
 
-/// Code points from which on a text may be bytes in base64.
+/// The least length of a string that may be base64.
 const MIN_BASE64: usize = 256;
 
-/// What a member that holds bytes says of them; `None` where it holds none.
-pub(super) fn described(value: &Json<'_>) -> Option<Map<String, Value>> {
+/// Describes a field that holds binary data; `None` if it holds none.
+pub(super) fn describe_binary(value: &Json<'_>) -> Option<Map<String, Value>> {
     let mut told = Map::new();
     let mut begin = || {
         told.insert("binary_field".to_owned(), json!(true));
@@ -21,7 +21,7 @@ pub(super) fn described(value: &Json<'_>) -> Option<Map<String, Value>> {
             told.insert("encoding".to_owned(), json!("base64"));
             told.insert("size_chars".to_owned(), json!(text.len()));
         }
-        Json::Object(members) if is_reference(members) => {
+        Json::Object(members) if is_blob_reference(members) => {
             begin();
             for (known, names) in [
                 ("blob_id", ["blob_id", "blobId", ""]),
@@ -41,8 +41,8 @@ pub(super) fn described(value: &Json<'_>) -> Option<Map<String, Value>> {
     Some(told)
 }
 
-/// Whether an object refers to bytes that are kept elsewhere.
-fn is_reference(members: &Members<'_>) -> bool {
+/// True if an object is a blob reference.
+fn is_blob_reference(members: &JsonObject<'_>) -> bool {
     let has = |names: &[&str]| names.iter().any(|name| members.contains(name));
     let mime = has(&["mime_type", "mimeType", "content_type", "contentType"]);
     let place = has(&[
@@ -57,7 +57,7 @@ fn is_reference(members: &Members<'_>) -> bool {
     has(&["blob_id", "blobId"]) || (mime && place)
 }
 
-/// Whether a text is bytes in base64, and no words.
+/// True if a string is base64 and not text.
 pub(super) fn is_base64(text: &str) -> bool {
     if text.len() < MIN_BASE64 || !text.len().is_multiple_of(4) {
         return false;
@@ -87,9 +87,9 @@ mod tests {
         assert!(!is_base64(&bytes[..252]));
         assert!(!is_base64(&"a".repeat(400)), "one letter is no data");
         assert!(!is_base64(&"some words ".repeat(40)));
-        assert!(described(&json!({"id": "x", "name": "y"}).into()).is_none());
+        assert!(describe_binary(&json!({"id": "x", "name": "y"}).into()).is_none());
         let blob = json!({"blob_id": "b1", "mime_type": "image/png", "size": 7});
-        let blob = described(&Json::from(blob));
+        let blob = describe_binary(&Json::from(blob));
         assert_eq!(
             Value::Object(blob.unwrap()),
             json!({

@@ -1,10 +1,10 @@
-//! The compact form of a schema: for each field what can be done with it, in as few letters as say it.
+//! The compact form of a schema: the capabilities of each field as short flags.
 
-use super::json::{Json, Members};
-use super::text::inline;
+use super::json::{Json, JsonObject};
+use super::text::inline_text;
 
-/// What is kept of a stream.
-const KEPT: [&str; 13] = [
+/// The members of a stream in the compact form.
+const STREAM_MEMBERS: [&str; 13] = [
     "name",
     "connector_key",
     "connector_id",
@@ -19,8 +19,8 @@ const KEPT: [&str; 13] = [
     "cursor_field",
     "source",
 ];
-/// What is kept of a relation.
-const KEPT_OF_RELATION: [&str; 11] = [
+/// The members of a relation in the compact form.
+const RELATION_MEMBERS: [&str; 11] = [
     "name",
     "relation",
     "stream",
@@ -34,8 +34,8 @@ const KEPT_OF_RELATION: [&str; 11] = [
     "reason",
 ];
 
-/// The compact form of a whole schema, as providers that know it give it.
-pub(super) fn compact(mut document: Json<'_>) -> Json<'_> {
+/// Returns the compact form of a schema, as providers with a compact view return it.
+pub(super) fn compact_schema(mut document: Json<'_>) -> Json<'_> {
     let mut count = 0;
     if let Some(connectors) = document.get_mut("connectors").and_then(Json::as_array_mut) {
         for connector in connectors.iter_mut().filter_map(Json::as_object_mut) {
@@ -69,7 +69,7 @@ pub(super) fn compact(mut document: Json<'_>) -> Json<'_> {
 
 fn compact_stream<'a>(row: &Json<'a>) -> Json<'a> {
     let pick = |from: &Json<'a>, names: &[&'static str]| {
-        let mut kept = Members::default();
+        let mut kept = JsonObject::default();
         for name in names {
             if let Some(value) = from.get(name) {
                 kept.insert(*name, value.clone());
@@ -77,11 +77,14 @@ fn compact_stream<'a>(row: &Json<'a>) -> Json<'a> {
         }
         kept
     };
-    let mut kept = pick(row, &KEPT);
+    let mut kept = pick(row, &STREAM_MEMBERS);
     if let Some(fields) = row["field_capabilities"].as_object() {
-        let flags = fields
-            .iter()
-            .map(|(name, able)| (name.to_owned().into(), Json::String(flags(able).into())));
+        let flags = fields.iter().map(|(name, able)| {
+            (
+                name.to_owned().into(),
+                Json::String(capability_flags(able).into()),
+            )
+        });
         kept.insert("field_capabilities", Json::Object(flags.collect()));
     }
     if let Some(relations) = row["expand_capabilities"].as_array()
@@ -89,7 +92,7 @@ fn compact_stream<'a>(row: &Json<'a>) -> Json<'a> {
     {
         let relations = relations
             .iter()
-            .map(|one| Json::Object(pick(one, &KEPT_OF_RELATION)));
+            .map(|one| Json::Object(pick(one, &RELATION_MEMBERS)));
         kept.insert("expand_capabilities", relations.collect::<Vec<_>>());
     }
     if let Some(connections) = row.get("granted_connections") {
@@ -98,8 +101,8 @@ fn compact_stream<'a>(row: &Json<'a>) -> Json<'a> {
     Json::Object(kept)
 }
 
-/// Says once for a connector which connections most of its streams are of.
-fn lift_connections<'a>(connector: &mut Members<'a>, rows: &mut [Json<'a>]) {
+/// Moves the most common set of connections from a connector's streams to the connector.
+fn lift_connections<'a>(connector: &mut JsonObject<'a>, rows: &mut [Json<'a>]) {
     let mut sets: Vec<(&Json<'_>, usize)> = Vec::new();
     for set in rows.iter().filter_map(|row| row.get("granted_connections")) {
         match sets.iter_mut().find(|(known, _)| *known == set) {
@@ -119,8 +122,8 @@ fn lift_connections<'a>(connector: &mut Members<'a>, rows: &mut [Json<'a>]) {
     connector.insert("granted_connections", common);
 }
 
-/// The ways to count and sum, in the order in which they are told.
-const KINDS: [&str; 6] = [
+/// The aggregations, in the order of the flags.
+const AGGREGATIONS: [&str; 6] = [
     "count_distinct",
     "group_by",
     "group_by_time",
@@ -129,13 +132,13 @@ const KINDS: [&str; 6] = [
     "max",
 ];
 
-/// What can be done with a field, in as few letters as say it.
-pub(super) fn flags(able: &Json<'_>) -> String {
+/// Returns the capabilities of a field as flags.
+pub(super) fn capability_flags(able: &Json<'_>) -> String {
     if let Some(text) = able.as_str() {
         return text.to_owned();
     }
     let mut flags = Vec::new();
-    let plain = |value: &Json<'_>| inline(value.as_str().unwrap_or_default());
+    let plain = |value: &Json<'_>| inline_text(value.as_str().unwrap_or_default());
     if able["type"].is_string() {
         flags.push(format!("t={}", plain(&able["type"])));
     }
@@ -151,17 +154,17 @@ pub(super) fn flags(able: &Json<'_>) -> String {
             flags.push(shown);
         } else if of["declared"] == true {
             let reason = of["reason"].as_str().unwrap_or("unknown");
-            flags.push(format!("{flag}=unusable:{}", inline(reason)));
+            flags.push(format!("{flag}=unusable:{}", inline_text(reason)));
         }
     };
     one("exact_filter", "eq", "eq".to_owned());
     let operators = able["range_filter"]["operators"].as_array();
     let operators = operators.into_iter().flatten().filter_map(Json::as_str);
-    let operators: Vec<String> = operators.map(inline).collect();
+    let operators: Vec<String> = operators.map(inline_text).collect();
     one("range_filter", "r", format!("r={}", operators.join("|")));
     one("lexical_search", "lex", "lex".to_owned());
     one("semantic_search", "sem", "sem".to_owned());
-    let kinds: Vec<&str> = KINDS
+    let kinds: Vec<&str> = AGGREGATIONS
         .into_iter()
         .filter(|kind| able["aggregation"][kind]["usable"] == true)
         .collect();

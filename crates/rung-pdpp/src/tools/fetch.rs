@@ -4,51 +4,51 @@ use std::borrow::Cow;
 
 use rung_fault::{Code, Fault};
 use rung_ladder::json_char_bytes;
-use rung_tool::{Pending, Reply};
+use rung_tool::{BoxFuture, Reply};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::filter::expand_limit_pairs;
 use super::id::{RecordId, WindowId, check_name};
-use super::json::{Json, Members};
+use super::json::{Json, JsonObject};
 use super::ladder::{self, Known, Ladder, RecordEntry};
 use super::longs::{Longs, Told, cut_json};
-use super::refusal::Refusal;
+use super::provider_error::ProviderError;
 use super::short::{preview, short_row, shorten_fields, shorten_within};
 use super::text::{cut, first_text, json_text};
-use super::{Asking, Definition, read_input, window};
+use super::{Asking, Definition, parse_input, window};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "fetch",
     title: "Fetch",
-    description: "One record as a document, by an id that search or query_records gave: id, title, text, url and metadata. fields projects it. \
-                  A long text is cut and says how read_record_field goes on. For records as data use query_records.",
+    description: "One record as a document, by an id from search or query_records: id, title, text, url and metadata. fields projects it. \
+                  Long texts are cut and name the call for the rest. For records as data use query_records.",
     input,
     output,
     sized: |_| false,
-    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
 };
 
-/// Code points of a record that has no text of its own.
+/// Code points of a record that is shown as JSON, at most.
 const JSON_CHARS: usize = 1_024;
-/// Code points of a text within the record as the provider has it, as many as fit.
+/// Code points of each text in `data`; tried in order until the reply fits.
 const DATA_CHARS: [usize; 3] = [1_024, 256, 64];
-/// Names of fields that are listed where a record is cut as a whole.
-const OMITTED_NAMES: usize = 24;
-/// What the numbers in a continuation may grow by when the text is longer.
+/// Field names that are listed where a record is cut as a whole, at most.
+const MAX_OMITTED_NAMES: usize = 24;
+/// Bytes by which the numbers of a continuation may grow when the text is longer.
 const NUMBERS_BYTES: usize = 64;
-/// Members that are a document's text, the best first.
-const TEXTS: [&str; 4] = ["text", "content", "body", "summary"];
+/// Members that can be a document's text, the best first.
+const TEXT_MEMBERS: [&str; 4] = ["text", "content", "body", "summary"];
 
 fn input() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "id": {"type": "string", "minLength": 1, "description": "connection_id/stream:record_id, stream:record_id or pdpp://record/…, as given"},
+            "id": {"type": "string", "minLength": 1, "description": "connection_id/stream:record_id, stream:record_id or pdpp://record/…"},
             "fields": super::names_input("Only these fields"),
-            "expand": super::names_input("Relations to read along"),
+            "expand": super::names_input("Relations to include"),
             "expand_limit": super::expand_limit_input(),
-            "connection_id": {"type": "string", "minLength": 1, "description": "Only where the id names no source"},
+            "connection_id": {"type": "string", "minLength": 1, "description": "Only if the id names no source"},
         },
         "required": ["id"],
         "additionalProperties": false,
@@ -78,15 +78,15 @@ struct Input {
     connection_id: Option<String>,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
-    let input: Input = read_input(given)?;
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
+    let input: Input = parse_input(given)?;
     let id = with_connection(RecordId::parse(&input.id)?, input.connection_id.as_deref())?;
     let ask = id
-        .ask(&[])
-        .each("fields", &input.fields)
-        .each("expand", &input.expand)
-        .and(expand_limit_pairs(input.expand_limit.as_ref())?);
-    let answer = asking.provider.read(&ask).await?;
+        .to_request(&[])
+        .with_values("fields", &input.fields)
+        .with_values("expand", &input.expand)
+        .with_pairs(expand_limit_pairs(input.expand_limit.as_ref())?);
+    let answer = asking.provider.get_json(&ask).await?;
     let mut record = answer.body()?;
     if record.get("object").is_none()
         && let Some(inner) = record.get_mut("data")
@@ -94,12 +94,12 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     {
         record = inner.take();
     }
-    let record = projected(record, &input.fields);
-    let document = Document::of(&input, id, record, asking.provider.url());
+    let record = project(record, &input.fields);
+    let document = FetchedDocument::new(&input, id, record, asking.provider.url());
     Ok(document.reply(asking))
 }
 
-/// The id, with the connection that is named beside it.
+/// Adds the separately named connection to an id. A contradiction is an error.
 pub(super) fn with_connection(mut id: RecordId, named: Option<&str>) -> Result<RecordId, Fault> {
     let Some(named) = named else {
         return Ok(id);
@@ -108,7 +108,7 @@ pub(super) fn with_connection(mut id: RecordId, named: Option<&str>) -> Result<R
     if let Some(embedded) = &id.connection
         && embedded != named
     {
-        let why = format!("the id is of connection {embedded:?}, and connection_id says {named:?}");
+        let why = format!("the id names connection {embedded:?}, but connection_id is {named:?}");
         return Err(Fault::new(Code::ConflictingConnection, why)
             .with_hint("leave connection_id out: the id names its source"));
     }
@@ -116,19 +116,21 @@ pub(super) fn with_connection(mut id: RecordId, named: Option<&str>) -> Result<R
     Ok(id)
 }
 
-/// The record without what was not asked for, whatever the provider made of that.
-fn projected<'a>(mut record: Json<'a>, fields: &[String]) -> Json<'a> {
+/// Removes the fields that were not requested, in case the provider ignored the projection.
+fn project<'a>(mut record: Json<'a>, fields: &[String]) -> Json<'a> {
     if fields.is_empty() {
         return record;
     }
     if let Some(data) = record.get_mut("data").and_then(Json::as_object_mut) {
         data.retain(|name| fields.iter().any(|field| field == name));
         if let Some(members) = record.as_object_mut() {
-            members.retain(|name| HANDLES.contains(&name) || name == "data" || name == "expanded");
+            members.retain(|name| {
+                IDENTITY_MEMBERS.contains(&name) || name == "data" || name == "expanded"
+            });
         }
     } else if let Some(members) = record.as_object_mut() {
         members.retain(|name| {
-            HANDLES.contains(&name)
+            IDENTITY_MEMBERS.contains(&name)
                 || fields.iter().any(|field| field == name)
                 || name == "expanded"
         });
@@ -136,24 +138,24 @@ fn projected<'a>(mut record: Json<'a>, fields: &[String]) -> Json<'a> {
     record
 }
 
-struct Document<'a> {
+struct FetchedDocument<'a> {
     id: RecordId,
-    /// The id as it was given.
+    /// The id as the client sent it.
     shown_id: String,
     record: Json<'a>,
     title: String,
     url: String,
     metadata: Json<'a>,
-    /// Names of what of it is cut.
+    /// Names of the metadata members that are cut or left out.
     cut_metadata: Vec<String>,
-    /// The text, and the field that it is.
+    /// The text; `field` is the member that it is from.
     text: String,
     field: Option<String>,
     projected: bool,
 }
 
-impl<'a> Document<'a> {
-    fn of(input: &Input, id: RecordId, record: Json<'a>, provider: &str) -> Self {
+impl<'a> FetchedDocument<'a> {
+    fn new(input: &Input, id: RecordId, record: Json<'a>, provider: &str) -> Self {
         let own = [&record["data"], &record];
         let named = own
             .iter()
@@ -161,7 +163,7 @@ impl<'a> Document<'a> {
         let title = named.map_or_else(|| super::hit::title(&record), |named| cut(named, 200));
         let title = title.into_owned();
         let found = own.iter().find_map(|place| {
-            let name = TEXTS
+            let name = TEXT_MEMBERS
                 .iter()
                 .find(|name| first_text(place, &[name]).is_some())?;
             let text = place[name].as_str()?;
@@ -178,7 +180,7 @@ impl<'a> Document<'a> {
             id.to_string()
         };
         let mut cut_metadata = Vec::new();
-        let metadata = metadata(&record, [&shown_id, &title, &url], &mut cut_metadata);
+        let metadata = identity_metadata(&record, [&shown_id, &title, &url], &mut cut_metadata);
         Self {
             shown_id,
             title,
@@ -193,8 +195,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The record in JSON, where it has no text of its own.
-    fn as_json(&self, max_chars: usize) -> (String, bool) {
+    /// Returns the record as JSON, for one without a text of its own, and true if it was cut.
+    fn to_json_text(&self, max_chars: usize) -> (String, bool) {
         let chars = usize::MAX;
         let data = match &self.record["data"] {
             Json::Object(data) => {
@@ -213,21 +215,21 @@ impl<'a> Document<'a> {
             return (json, false);
         }
         let pointer = format!(
-            "\n[cut: read all of a field, text or JSON, with read_record_field {{\"id\":{:?},\"field_path\":…}}, some with fetch(fields), or records with query_records]",
+            "\n[cut: read a whole field, text or JSON, with read_record_field {{\"id\":{:?},\"field_path\":…}}, some fields with fetch(fields), or records with query_records]",
             self.shown_id
         );
         let kept = max_chars.saturating_sub(pointer.chars().count() + 1);
         (format!("{}{pointer}", cut(&json, kept)), true)
     }
 
-    /// What is said of everything that is not shown, or not whole.
-    fn ladder(&self, asking: &Asking<'_>, shown: &Shown<'_>) -> Option<Value> {
+    /// Returns the `content_ladder`: everything that is cut or not shown, and how to continue.
+    fn ladder(&self, asking: &Asking<'_>, shown: &ShownParts<'_>) -> Option<Value> {
         let ladder = Ladder {
             key: &asking.options.key,
             authority: asking.provider.authority(),
             measuring: false,
         };
-        let known = self.known();
+        let known = self.identity_defaults();
         let cut_json = shown.data.map(|chars| cut_json(&self.record, known, chars));
         let cut_json = cut_json.unwrap_or_default();
         let entry = ladder.record(self.id.names(), &self.record, shown.data, &cut_json);
@@ -237,13 +239,13 @@ impl<'a> Document<'a> {
         if let Some(read) = brief.reading(&id, shown.data.unwrap_or(0)) {
             all["read"] = read;
         }
-        self.tell_texts(&mut all, ladder, shown);
-        self.tell_json(&mut all, shown);
-        if let Some(told) = shown.along.and_then(|along| along.ladder(ladder)) {
+        self.add_text_fields(&mut all, ladder, shown);
+        self.add_json_fields(&mut all, shown);
+        if let Some(told) = shown.expanded.and_then(|along| along.ladder(ladder)) {
             all["expanded"] = json!(told);
         }
         if !self.cut_metadata.is_empty() {
-            let names = &self.cut_metadata[..self.cut_metadata.len().min(OMITTED_NAMES)];
+            let names = &self.cut_metadata[..self.cut_metadata.len().min(MAX_OMITTED_NAMES)];
             all["metadata"] = json!({"cut": names, "resource_uri": self.id.uri()});
         }
         if all.as_object().is_none_or(Map::is_empty) {
@@ -264,8 +266,8 @@ impl<'a> Document<'a> {
         Some(told)
     }
 
-    /// Says how much of the document's own text is shown, and of others that nothing is.
-    fn tell_texts(&self, all: &mut Value, ladder: Ladder<'_>, shown: &Shown<'_>) {
+    /// Adds how much of the document's own text is shown, and marks other texts as not shown.
+    fn add_text_fields(&self, all: &mut Value, ladder: Ladder<'_>, shown: &ShownParts<'_>) {
         let windows = all.get_mut("field_windows").and_then(Value::as_array_mut);
         let mut windows = windows.map(std::mem::take).unwrap_or_default();
         let own = |one: &Value| self.field.as_deref() == one["field_path"].as_str();
@@ -289,8 +291,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Says how much is shown of lists and objects, and of a record that is shown as one.
-    fn tell_json(&self, all: &mut Value, shown: &Shown<'_>) {
+    /// Adds how much is shown of arrays and objects, and of a record that is shown as JSON.
+    fn add_json_fields(&self, all: &mut Value, shown: &ShownParts<'_>) {
         let id = self.id.to_string();
         let lists = all.get_mut("json_fields").and_then(Value::as_array_mut);
         for one in lists.into_iter().flatten() {
@@ -310,13 +312,13 @@ impl<'a> Document<'a> {
                 .collect();
             let args = json!({"id": id, "field_path": "<one of them>"});
             all["omitted"] = json!({
-                "field_count": names.len(), "fields": &names[..names.len().min(OMITTED_NAMES)],
+                "field_count": names.len(), "fields": &names[..names.len().min(MAX_OMITTED_NAMES)],
                 "read": {"tool": "read_record_field", "args": args},
             });
         }
     }
 
-    fn known(&self) -> Known<'_> {
+    fn identity_defaults(&self) -> Known<'_> {
         Known {
             stream: Some(&self.id.stream),
             connection: self.id.connection.as_deref(),
@@ -325,10 +327,11 @@ impl<'a> Document<'a> {
 
     fn reply(&self, asking: &Asking<'_>) -> Reply {
         let expanded = self.record.get("expanded").filter(|one| !one.is_null());
-        let along = expanded.map(|expanded| Along::of(expanded, asking.usual_bytes() / 4));
-        let mut shown = Shown {
-            along: along.as_ref(),
-            ..Shown::default()
+        let along =
+            expanded.map(|expanded| ExpandedRecords::fit(expanded, asking.usual_bytes() / 4));
+        let mut shown = ShownParts {
+            expanded: along.as_ref(),
+            ..ShownParts::default()
         };
         if asking.options.fetch_data {
             for chars in DATA_CHARS {
@@ -338,13 +341,13 @@ impl<'a> Document<'a> {
                     return reply;
                 }
             }
-            // What is read from the record itself takes too much: it is left to whoever asks for its fields.
+            // The record does not fit as `data`: the client can request its fields.
             shown.data = None;
         }
         self.reply_with(asking, shown)
     }
 
-    fn reply_with(&self, asking: &Asking<'_>, mut shown: Shown<'_>) -> Reply {
+    fn reply_with(&self, asking: &Asking<'_>, mut shown: ShownParts<'_>) -> Reply {
         let budget = asking.usual_bytes();
         let Some(field) = &self.field else {
             let mut max_chars = if self.projected {
@@ -353,35 +356,35 @@ impl<'a> Document<'a> {
                 JSON_CHARS
             };
             loop {
-                let (text, cut) = self.as_json(max_chars);
+                let (text, cut) = self.to_json_text(max_chars);
                 shown.json_cut = cut;
-                let reply = self.made(asking, &text, &shown, &[]);
+                let reply = self.build_reply(asking, &text, &shown, &[]);
                 if !cut || max_chars <= 256 || reply.bytes() <= budget {
                     return reply;
                 }
                 max_chars /= 2;
             }
         };
-        let whole = self.made(asking, &self.text, &shown, &[]);
+        let whole = self.build_reply(asking, &self.text, &shown, &[]);
         if whole.bytes() <= budget {
             return whole;
         }
-        // The text stands in the reply twice: as itself, and within the JSON that is the words.
+        // The text is in the reply twice: as structured content, and within the JSON of the text block.
         let size = self.text.chars().count();
         let mut cut_to = |chars: usize| {
             shown.text = Some(chars);
             let go_on = window(&self.id, field, Some(chars as u64));
             let text = format!(
-                "{}\n[cut at {chars} of {size} characters; go on with read_record_field {}, or at {}]",
+                "{}\n[cut at {chars} of {size} characters; continue with read_record_field {}, or at {}]",
                 preview(&self.text, chars),
                 json!({"id": self.shown_id, "field_path": field, "offset_chars": chars}),
                 go_on.uri()
             );
-            self.made(asking, &text, &shown, &[go_on])
+            self.build_reply(asking, &text, &shown, &[go_on])
         };
         let mut chars = super::ladder::SHORT_CHARS;
         if size <= chars {
-            // What is long about it is something else.
+            // Something other than the text is too long.
             return whole;
         }
         let least = cut_to(chars).bytes();
@@ -389,7 +392,7 @@ impl<'a> Document<'a> {
         let mut taken = 0;
         for c in self.text.chars().skip(chars) {
             let own = json_char_bytes(c);
-            // Within the words it is escaped once more, and so is every backslash that this takes.
+            // In the text block it is escaped twice.
             let quoted = match c {
                 '"' | '\\' => 4,
                 _ if own > c.len_utf8() => own + 1,
@@ -409,26 +412,26 @@ impl<'a> Document<'a> {
         cut_to(chars)
     }
 
-    fn made(
+    fn build_reply(
         &self,
         asking: &Asking<'_>,
         text: &str,
-        shown: &Shown<'_>,
+        shown: &ShownParts<'_>,
         links: &[WindowId],
     ) -> Reply {
-        let mut told = ToldWhole {
+        let mut told = DocumentBody {
             id: &self.shown_id,
             title: &self.title,
             text,
             url: &self.url,
             metadata: &self.metadata,
-            expanded: shown.along.map(|along| &along.shown),
+            expanded: shown.expanded.map(|along| &along.shown),
             data: None,
             content_ladder: None,
         };
         let words = json_text(&told);
         if asking.call.rendering.structured {
-            let data = |chars| short_row(&self.record, self.known(), chars);
+            let data = |chars| short_row(&self.record, self.identity_defaults(), chars);
             told.data = shown.data.map(data);
             told.content_ladder = self.ladder(asking, shown);
         }
@@ -436,9 +439,9 @@ impl<'a> Document<'a> {
     }
 }
 
-/// A document, as it is told.
+/// The body of a reply.
 #[derive(Serialize)]
-struct ToldWhole<'s> {
+struct DocumentBody<'s> {
     id: &'s str,
     title: &'s str,
     text: &'s str,
@@ -446,35 +449,35 @@ struct ToldWhole<'s> {
     metadata: &'s Json<'s>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expanded: Option<&'s Json<'s>>,
-    /// The record as the provider has it.
+    /// The provider's record.
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Json<'s>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content_ladder: Option<Value>,
 }
 
-/// How much of a record is shown.
+/// The parts of a record that are shown.
 #[derive(Clone, Copy, Default)]
-struct Shown<'a> {
-    /// Code points of the document's own text; all of them without it.
+struct ShownParts<'a> {
+    /// Code points of the document's own text; all if `None`.
     text: Option<usize>,
-    /// Whether the record stands for a text that it has not, and was cut.
+    /// True if the record is shown as JSON and was cut.
     json_cut: bool,
-    /// Code points of the texts of the record as the provider has it, where that is wanted.
+    /// Code points of each text in `data`; no `data` if `None`.
     data: Option<usize>,
-    along: Option<&'a Along<'a>>,
+    expanded: Option<&'a ExpandedRecords<'a>>,
 }
 
-/// What was read along, its texts cut so that it takes no more than there is room for.
-struct Along<'a> {
+/// The expanded records, their texts cut to fit.
+struct ExpandedRecords<'a> {
     expanded: &'a Json<'a>,
     shown: Json<'a>,
-    /// Code points of its texts, where any is shown.
+    /// Code points of each text; `None` if nothing is shown.
     chars: Option<usize>,
 }
 
-impl<'a> Along<'a> {
-    fn of(expanded: &'a Json<'a>, room: usize) -> Self {
+impl<'a> ExpandedRecords<'a> {
+    fn fit(expanded: &'a Json<'a>, room: usize) -> Self {
         for chars in [usize::MAX, 512, 128, 24] {
             let mut short = expanded.clone();
             shorten_within(&mut short, chars, 0);
@@ -493,15 +496,15 @@ impl<'a> Along<'a> {
         }
     }
 
-    /// What is said of its texts that are cut.
+    /// Returns the ladder of the cut texts.
     fn ladder(&self, ladder: Ladder<'_>) -> Option<Told> {
         let longs = Longs::within(self.expanded);
         longs.ladder("record_set", self.chars?, ladder, false)
     }
 }
 
-/// Members that say whose a record is and of when.
-const HANDLES: [&str; 18] = [
+/// Members that identify and date a record.
+const IDENTITY_MEMBERS: [&str; 18] = [
     "object",
     "id",
     "record_id",
@@ -521,12 +524,16 @@ const HANDLES: [&str; 18] = [
     "createdAt",
     "updated_at",
 ];
-/// Code points of a member of the metadata, and members of it.
+/// Code points of a metadata member, and the number of members, at most.
 const METADATA_CHARS: usize = 120;
 const MAX_METADATA: usize = 32;
 
-/// Scalars that say whose a record is and of when, but for what is said elsewhere; and which of them are `cut`.
-fn metadata<'a>(record: &Json<'a>, said: [&str; 3], cut: &mut Vec<String>) -> Members<'a> {
+/// Collects the scalars that identify and date a record, except the values in `said`; adds the names of cut members to `cut`.
+fn identity_metadata<'a>(
+    record: &Json<'a>,
+    said: [&str; 3],
+    cut: &mut Vec<String>,
+) -> JsonObject<'a> {
     const OF_DATA: [&str; 5] = [
         "stream",
         "connection_id",
@@ -534,25 +541,25 @@ fn metadata<'a>(record: &Json<'a>, said: [&str; 3], cut: &mut Vec<String>) -> Me
         "connector_id",
         "display_name",
     ];
-    let mut told = Members::default();
+    let mut told = JsonObject::default();
     let mut tell = |name: &str, value: &Json<'a>| {
         if told.contains(name) {
             return;
         }
-        let short = shortened(value);
+        let short = shorten_metadata(value);
         if short != *value {
             cut.push(name.to_owned());
         }
         told.insert(name.to_owned(), short);
     };
     let own = record["metadata"].as_object();
-    let own = own.into_iter().flat_map(Members::iter);
+    let own = own.into_iter().flat_map(JsonObject::iter);
     let mut own = own.filter(|(_, value)| !value.is_object() && !value.is_array());
     for (name, value) in own.by_ref().take(MAX_METADATA) {
         tell(name, value);
     }
     let left_out: Vec<String> = own.map(|(name, _)| name.to_owned()).collect();
-    for name in HANDLES {
+    for name in IDENTITY_MEMBERS {
         match record.get(name) {
             Some(value) if value.is_object() || value.is_array() || value.is_null() => {}
             Some(value) if said.iter().any(|said| value == said) => {}
@@ -570,14 +577,14 @@ fn metadata<'a>(record: &Json<'a>, said: [&str; 3], cut: &mut Vec<String>) -> Me
     told
 }
 
-fn shortened<'a>(value: &Json<'a>) -> Json<'a> {
+fn shorten_metadata<'a>(value: &Json<'a>) -> Json<'a> {
     let short = value.as_str().map(|text| match preview(text, usize::MAX) {
         Cow::Owned(described) => Cow::Owned(described),
         Cow::Borrowed(text) => cut(text, METADATA_CHARS),
     });
     match (short, value) {
         (Some(Cow::Owned(short)), _) => Json::String(short.into()),
-        (None, Json::Number(number)) if number.bytes() > METADATA_CHARS => {
+        (None, Json::Number(number)) if number.json_bytes() > METADATA_CHARS => {
             Json::String(cut(&number.to_string(), METADATA_CHARS).into_owned().into())
         }
         _ => value.clone(),

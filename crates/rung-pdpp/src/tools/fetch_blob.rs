@@ -1,36 +1,36 @@
-//! `fetch_blob`: bytes that a record refers to, as far as they may go into an answer.
+//! `fetch_blob`: a blob that a record refers to, inlined where it fits the reply.
 
 use data_encoding::BASE64;
 use rung_records::digest_bytes;
-use rung_tool::{Block, Contents, Pending, Reply};
+use rung_tool::{BoxFuture, ContentBlock, Reply, ResourceContents};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::ask::Ask;
 use super::id::check_name;
-use super::provider::Content;
-use super::refusal::Refusal;
+use super::provider::ResponseContent;
+use super::provider_error::ProviderError;
+use super::provider_request::ProviderRequest;
 use super::text::json_text;
-use super::{Asking, Definition, read_input};
+use super::{Asking, Definition, parse_input};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "fetch_blob",
     title: "Fetch blob",
-    description: "Bytes that a record refers to by blob_id: media type, size and digest, and the bytes themselves where they fit a reply.",
+    description: "Media type, size and digest of a blob that a record refers to, and its bytes if they fit a reply.",
     input: || {
         json!({
             "type": "object",
             "properties": {
-                "blob_id": {"type": "string", "minLength": 1, "description": "blob_id of a record's blob reference"},
+                "blob_id": {"type": "string", "minLength": 1, "description": "blob_id from a record"},
                 "connection_id": super::connection_input(),
             },
             "required": ["blob_id"],
             "additionalProperties": false,
         })
     },
-    output: || super::wrapped(json!({})),
+    output: || super::wrapped_output(json!({})),
     sized: |_| false,
-    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
 };
 
 #[derive(Deserialize)]
@@ -39,22 +39,23 @@ struct Input {
     connection_id: Option<String>,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
-    let input: Input = read_input(given)?;
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
+    let input: Input = parse_input(given)?;
     let blob = check_name("blob_id", &input.blob_id)?;
     if let Some(connection) = &input.connection_id {
         check_name("connection_id", connection)?;
     }
-    let ask = Ask::at(&["v1", "blobs", blob]).with("connection_id", input.connection_id.as_deref());
+    let ask = ProviderRequest::new(&["v1", "blobs", blob])
+        .with_param("connection_id", input.connection_id.as_deref());
     let said = asking.provider.get(&ask).await?;
     if said.status >= 300 {
-        return Err(Refusal::of(said));
+        return Err(ProviderError::from_response(said));
     }
     let request_id = said.request_id;
     let (kind, bytes) = match said.content {
-        Content::Bytes { kind, bytes } => (kind, bytes),
-        Content::Json(body) => {
-            let written = json_text(&body.read()?);
+        ResponseContent::Bytes { kind, bytes } => (kind, bytes),
+        ResponseContent::Json(body) => {
+            let written = json_text(&body.parse()?);
             ("application/json".to_owned(), written.into())
         }
     };
@@ -69,25 +70,25 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         json_text(&blob),
         bytes.len()
     );
-    let reply = |inlined: Option<Contents>| {
+    let reply = |inlined: Option<ResourceContents>| {
         let mut data = told.clone();
         data["inlined"] = json!(inlined.is_some());
         let structured = asking.structured(data, None, request_id.as_deref());
         let text = match inlined {
             Some(_) => text.clone(),
             None => {
-                format!("{text}; too large for a reply: it is at fetch_url, for this very bearer")
+                format!("{text}; too large for a reply: fetch_url serves it to this bearer")
             }
         };
         let mut reply = asking.reply(text, &structured, &[]);
         if let Some(resource) = inlined {
-            reply.content.push(Block::Resource { resource });
+            reply.content.push(ContentBlock::Resource { resource });
         }
         reply
     };
     let text_like = kind.starts_with("text/") || kind == "application/json";
     let words = std::str::from_utf8(&bytes).ok().filter(|_| text_like);
-    let whole = reply(Some(Contents {
+    let whole = reply(Some(ResourceContents {
         uri: format!("{}{place}", asking.provider.url()),
         mime_type: Some(kind.clone()),
         text: words.map(str::to_owned),

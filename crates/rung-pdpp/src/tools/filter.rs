@@ -1,9 +1,9 @@
-//! Filters and limits of expansion, from typed objects to the parameters that providers know.
+//! Converts typed filters and expand limits to query parameters.
 
 use rung_fault::{Code, Fault};
 use serde_json::{Map, Value};
 
-/// A filter as parameters.
+/// Converts a filter.
 pub(super) fn filter_pairs(
     filter: Option<&Map<String, Value>>,
 ) -> Result<Vec<(String, String)>, Fault> {
@@ -12,7 +12,7 @@ pub(super) fn filter_pairs(
     };
     let wrong = |why: String| {
         Fault::new(Code::InvalidFilter, why).with_hint(
-            "pass filter as a typed object: {\"field\": value}, or {\"field\": {\"gte\": value}}; leave it out for no filter",
+            "pass filter as a typed object: {\"field\": value}, or {\"field\": {\"gte\": value}}; omit it for no filter",
         )
     };
     if filter.is_empty() {
@@ -30,16 +30,16 @@ pub(super) fn filter_pairs(
             }
             Value::Object(bounds) => {
                 for (operator, bound) in bounds {
-                    pairs.push((format!("filter[{field}][{operator}]"), plain(bound)));
+                    pairs.push((format!("filter[{field}][{operator}]"), param_value(bound)));
                 }
             }
-            value => pairs.push((format!("filter[{field}]"), plain(value))),
+            value => pairs.push((format!("filter[{field}]"), param_value(value))),
         }
     }
     Ok(pairs)
 }
 
-/// Limits of expansion as parameters.
+/// Converts expand limits.
 pub(super) fn expand_limit_pairs(
     limits: Option<&Map<String, Value>>,
 ) -> Result<Vec<(String, String)>, Fault> {
@@ -48,7 +48,7 @@ pub(super) fn expand_limit_pairs(
     };
     let wrong = |why: String| {
         Fault::new(Code::InvalidExpand, why).with_hint(
-            "pass expand_limit as an object of relations, as {\"messages\": 3}; leave it out for the usual limits",
+            "pass expand_limit as an object of relations, as {\"messages\": 3}; omit it for the default limits",
         )
     };
     if limits.is_empty() {
@@ -60,12 +60,12 @@ pub(super) fn expand_limit_pairs(
             let why = format!("expand_limit key {relation:?} is not the plain name of a relation");
             return Err(wrong(why));
         }
-        pairs.push((format!("expand_limit[{relation}]"), plain(limit)));
+        pairs.push((format!("expand_limit[{relation}]"), param_value(limit)));
     }
     Ok(pairs)
 }
 
-fn plain(value: &Value) -> String {
+fn param_value(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         value => value.to_string(),

@@ -1,4 +1,4 @@
-//! What a provider may say, and what an agent may call an address, for whoever tries everything.
+//! Entry points for fuzzing: provider responses and resource URIs.
 
 use bytes::Bytes;
 use rung_auth::{Access, Permit};
@@ -6,8 +6,8 @@ use rung_ladder::{Budget, CursorKey};
 use rung_tool::{Call, ResourceSource as _, ToolSource as _};
 use serde_json::value::RawValue;
 
-use super::id::{Address, RecordId};
-use super::provider::Providers;
+use super::id::{RecordId, ResourceAddress};
+use super::provider::ProviderBackend;
 use super::{Options, REPLY_BYTES, Tools};
 
 const CALLS: [(&str, &str); 8] = [
@@ -21,7 +21,7 @@ const CALLS: [(&str, &str); 8] = [
     ("list_streams", "{}"),
 ];
 
-/// Every tool makes something of it, within its bounds.
+/// Calls every tool against this provider response and checks the size of the replies.
 pub fn answered(said: &[u8]) {
     let options = Options {
         full: true,
@@ -32,7 +32,8 @@ pub fn answered(said: &[u8]) {
         key: CursorKey::new([7; 32]),
     };
     let said = Bytes::copy_from_slice(said);
-    let tools = Tools::new(Providers::Canned(said), options).expect("our own schemas are sound");
+    let tools =
+        Tools::new(ProviderBackend::Canned(said), options).expect("our own schemas are sound");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -59,19 +60,22 @@ pub fn answered(said: &[u8]) {
     });
 }
 
-/// An address leads to what it names, or nowhere.
+/// Parses an id or a URI and checks that it round-trips.
 pub fn addressed(text: &str) {
     if let Ok(id) = RecordId::parse(text) {
         assert_eq!(RecordId::parse(&id.to_string()).ok().as_ref(), Some(&id));
         assert_eq!(RecordId::parse(&id.uri()).ok().as_ref(), Some(&id));
-        let target = id.ask(&[]).target();
+        let target = id.to_request(&[]).target();
         assert!(
             !target.contains("/../") && !target.contains("/./"),
             "{target}"
         );
     }
-    if let Some(Ok(Address::Window(window))) = Address::parse(text) {
-        let again = Address::parse(&window.uri());
-        assert_eq!(again.and_then(Result::ok), Some(Address::Window(window)));
+    if let Some(Ok(ResourceAddress::Window(window))) = ResourceAddress::parse(text) {
+        let again = ResourceAddress::parse(&window.uri());
+        assert_eq!(
+            again.and_then(Result::ok),
+            Some(ResourceAddress::Window(window))
+        );
     }
 }

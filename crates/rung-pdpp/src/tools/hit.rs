@@ -1,4 +1,4 @@
-//! A hit of a search, in the form that every reader of results knows.
+//! A search hit in the common form, whatever form the provider uses.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -8,10 +8,10 @@ use rung_ladder::{json_char_bytes, json_string_bytes, push_json_string};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use super::ask::encoded;
 use super::id::{RecordId, is_name};
-use super::json::{Json, Members};
-use super::text::{cut, first_text, inline, one_line};
+use super::json::{Json, JsonObject};
+use super::provider_request::encode_segment;
+use super::text::{cut, first_text, inline_text, one_line};
 
 /// Code points of a snippet and of an excerpt.
 const SNIPPET_CHARS: usize = 320;
@@ -90,7 +90,7 @@ fn line(text: &str, chars: usize) -> Cow<'_, str> {
     }
 }
 
-/// A hit, in the form that every reader of results knows.
+/// A search hit in the common form.
 pub(super) struct Hit<'b> {
     /// Its members before the snippet, in the order in which they are written.
     head: Vec<(&'static str, Cow<'b, str>)>,
@@ -155,7 +155,7 @@ pub(super) struct Passage {
 
 impl Passage {
     fn of(given: &str, sought: &Sought) -> Self {
-        // What is shown is near the beginning or near a word of the question; nobody looks further.
+        // Only the beginning is searched for a word of the query.
         let plain = plain(rung_ladder::head(given, MAX_LOOKED_AT));
         let text = match one_line(&plain) {
             Cow::Owned(line) => line,
@@ -237,7 +237,7 @@ impl<'b> Hit<'b> {
             // What reads as an id here is that of another record.
             None => first_text(hit, &["id", "url"])
                 .filter(|text| RecordId::parse(rung_ladder::head(text, MAX_LOOKED_AT)).is_err())
-                .map_or_else(by_place, |text| inline(&within(text, LABEL_BYTES))),
+                .map_or_else(by_place, |text| inline_text(&within(text, LABEL_BYTES))),
         };
         let mut head: Vec<(&str, Cow<'_, str>)> = Vec::with_capacity(9);
         head.extend([
@@ -246,9 +246,7 @@ impl<'b> Hit<'b> {
             ("url", url(hit, id.as_ref(), provider)),
         ]);
         if !fits {
-            let why = format!(
-                "it takes {id_bytes} bytes, more than a reply of {reply_bytes} has for one id"
-            );
+            let why = format!("the id has {id_bytes} bytes, too many for a reply of {reply_bytes}");
             head.push(("id_omitted", why.into()));
         }
         // What an id is made of is as bounded as the id.
@@ -401,7 +399,7 @@ impl<'b> Further<'b> {
             long: Vec::new(),
         };
         let members = hit.as_object().into_iter();
-        for (name, value) in members.flat_map(Members::iter) {
+        for (name, value) in members.flat_map(JsonObject::iter) {
             if is_told(name, value, head, fields) {
                 continue;
             }
@@ -410,7 +408,7 @@ impl<'b> Further<'b> {
                 value => !value.is_larger(SHORT_BYTES),
             };
             let taken = if is_short {
-                further.bytes + json_string_bytes(name) + 2 + value.bytes()
+                further.bytes + json_string_bytes(name) + 2 + value.json_bytes()
             } else {
                 usize::MAX
             };
@@ -625,8 +623,8 @@ impl<'b> Excerpt<'b> {
     }
 }
 
-/// Which record a hit is. Keys may look like ids of other records: what a hit says of its parts counts, and an id that says
-/// something else is not its own.
+/// Returns the record id of a hit. A key may look like the id of another record: the hit's separate parts take precedence, and
+/// an id that contradicts them is ignored.
 fn hit_id(hit: &Json<'_>) -> Option<RecordId> {
     let connection = first_text(hit, &["connection_id", "connector_instance_id"]);
     let stream = first_text(hit, &["stream"]);
@@ -719,8 +717,8 @@ pub(super) fn url<'b>(hit: &'b Json<'_>, id: Option<&RecordId>, provider: &'b st
     }
     match id {
         Some(id) => {
-            let (stream, record) = (encoded(&id.stream), encoded(&id.record));
-            let connection = id.connection.as_deref().map(encoded);
+            let (stream, record) = (encode_segment(&id.stream), encode_segment(&id.record));
+            let connection = id.connection.as_deref().map(encode_segment);
             let (of, connection) = match &connection {
                 Some(connection) => ("?connection_id=", &**connection),
                 None => ("", ""),

@@ -1,7 +1,7 @@
-//! By which names records and parts of their fields are known to agents.
+//! Ids and resource URIs of records and of parts of their fields.
 //!
-//! An id names a record whole: `{connection}/{stream}:{record}`. It carries no authority, and is checked part by part before
-//! anybody is asked for it: no part leads elsewhere. What the readable form cannot hold is named by its handle.
+//! A record id is `{connection}/{stream}:{record}`. It carries no authority. Each part is checked before a request is sent, so
+//! that none can change the request's path. A record that the readable form cannot name has a handle.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,19 +11,19 @@ use rung_fault::{Code, Fault};
 use rung_ladder::{json_plain_bytes, json_string_bytes, push_json_string};
 use serde::{Deserialize, Serialize};
 
-use super::ask::{Ask, encoded};
+use super::provider_request::{ProviderRequest, encode_segment};
 
-const RECORD: &str = "pdpp://record/";
-const WINDOW: &str = "pdpp://field-window/";
-const STREAM: &str = "pdpp://stream/";
-/// The version of the form of handles.
-const VERSION: u8 = 1;
-/// Bytes of a name, of a record's key, and of a handle.
+const RECORD_URI: &str = "pdpp://record/";
+const WINDOW_URI: &str = "pdpp://field-window/";
+const STREAM_URI: &str = "pdpp://stream/";
+/// The version of the handle format.
+const HANDLE_VERSION: u8 = 1;
+/// Bytes of a name, of a record key, and of a handle, at most.
 const MAX_NAME_BYTES: usize = 256;
 const MAX_KEY_BYTES: usize = 1 << 10;
 const MAX_BYTES: usize = 8 << 10;
 
-/// Refuses a name that could lead elsewhere.
+/// Returns the name, or an error if it could change a request's path.
 pub(super) fn check_name<'n>(what: &str, name: &'n str) -> Result<&'n str, Fault> {
     if name.is_empty() {
         let why = format!("{what} is required");
@@ -32,13 +32,13 @@ pub(super) fn check_name<'n>(what: &str, name: &'n str) -> Result<&'n str, Fault
     if !is_name(name) {
         let why = format!("{what} contains invalid characters");
         return Err(Fault::new(Code::InvalidArguments, why)
-            .with_hint("use names as `schema` and ids as `search` give them"));
+            .with_hint("use names from `schema` and ids from `search`"));
     }
     Ok(name)
 }
 
-/// Bytes of which any name may be made.
-const PLAIN: [bool; 256] = {
+/// Bytes that need no further check in a name.
+const PLAIN_BYTES: [bool; 256] = {
     let mut plain = [false; 256];
     let those = *b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_-";
     let mut at = 0;
@@ -49,35 +49,35 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-/// Whether something can be a name in an address.
+/// True if a text is valid as a path segment.
 pub(super) fn is_name(name: &str) -> bool {
-    // Nearly all are, and nothing need be looked for in them.
+    // Nearly all names are plain and need no further check.
     (1..=MAX_NAME_BYTES).contains(&name.len())
-        && (name.bytes().all(|byte| PLAIN[usize::from(byte)])
+        && (name.bytes().all(|byte| PLAIN_BYTES[usize::from(byte)])
             || !name.bytes().any(|byte| matches!(byte, b'/' | b'\\')) && is_harmless(name))
 }
 
-/// Whether a name leads nowhere, and looks like what it is.
+/// True if a name has no `..`, control or text-direction characters.
 pub(super) fn is_harmless(name: &str) -> bool {
     let odd = |c: char| {
         c.is_control()
             || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
     };
-    // Most names are plain, and are seen to be at one glance.
+    // Most names are plain, which is quick to check.
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'.' || byte == b' ';
     name.bytes().all(plain) || name != "." && !name.contains("..") && !name.chars().any(odd)
 }
 
-/// A record, by where it is.
+/// The id of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RecordId {
-    /// Not known in ids of old.
+    /// Missing in ids of the older form.
     pub(super) connection: Option<String>,
     pub(super) stream: String,
     pub(super) record: String,
 }
 
-/// The same, as long as what names it is there.
+/// A borrowed [`RecordId`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RecordNames<'a> {
     pub(super) connection: Option<&'a str>,
@@ -86,8 +86,8 @@ pub(super) struct RecordNames<'a> {
 }
 
 impl RecordNames<'_> {
-    /// Whether a record can be known by them.
-    pub(super) fn are_sound(self) -> bool {
+    /// True if all parts are valid.
+    pub(super) fn is_valid(self) -> bool {
         self.connection.is_none_or(is_name) && is_name(self.stream) && is_key(self.record)
     }
 
@@ -99,7 +99,7 @@ impl RecordNames<'_> {
         }
     }
 
-    /// Whether the readable form says which record it is, and no other.
+    /// True if the readable form is unambiguous.
     fn is_readable(self) -> bool {
         let joined = |name: &str| name.bytes().any(|byte| matches!(byte, b':' | b'/'));
         !self.connection.is_some_and(joined)
@@ -107,8 +107,8 @@ impl RecordNames<'_> {
             && memchr::memchr(b'/', self.record.as_bytes()).is_none()
     }
 
-    /// Its id, as agents know it.
-    pub(super) fn shown(self) -> String {
+    /// Returns the id as text: the readable form, or else the URI with a handle.
+    pub(super) fn to_id_string(self) -> String {
         if !self.is_readable() {
             return self.uri();
         }
@@ -119,18 +119,18 @@ impl RecordNames<'_> {
         shown
     }
 
-    /// Writes its id as JSON.
+    /// Appends the id as a JSON string.
     pub(super) fn write(self, out: &mut String) {
         if self.is_readable() && self.is_plain() {
             out.push('"');
             self.push_to(out);
             out.push('"');
         } else {
-            push_json_string(out, &self.shown());
+            push_json_string(out, &self.to_id_string());
         }
     }
 
-    /// Whether its names stand in JSON as they are.
+    /// True if no part needs JSON escapes.
     fn is_plain(self) -> bool {
         let parts = [
             self.connection.unwrap_or_default(),
@@ -151,7 +151,7 @@ impl RecordNames<'_> {
         out.push_str(self.record);
     }
 
-    /// Bytes that its id takes as JSON.
+    /// Returns the bytes of the id as a JSON string.
     pub(super) fn json_bytes(self) -> usize {
         if !self.is_readable() {
             return self.uri().len() + 2;
@@ -161,23 +161,23 @@ impl RecordNames<'_> {
         connection + bytes(self.stream) + 1 + bytes(self.record) + 2
     }
 
-    /// Its address as a resource.
+    /// Returns the resource URI.
     fn uri(self) -> String {
         if self.is_readable() {
-            return format!("{RECORD}{}", encoded(&self.shown()));
+            return format!("{RECORD_URI}{}", encode_segment(&self.to_id_string()));
         }
         let handle = RecordHandle {
-            v: VERSION,
+            v: HANDLE_VERSION,
             kind: "record".into(),
             connection_id: self.connection.map(Cow::from),
             stream: self.stream.into(),
             record_id: self.record.into(),
         };
-        format!("{RECORD}{}", write_handle(&handle))
+        format!("{RECORD_URI}{}", write_handle(&handle))
     }
 }
 
-/// Whether something can be the key of a record. It may well be an address: it is written so that its slashes lead nowhere.
+/// True if a text is valid as a record key. A key may be a URL: its slashes are percent-encoded in requests.
 fn is_key(record: &str) -> bool {
     (1..=MAX_KEY_BYTES).contains(&record.len())
         && memchr::memchr(b'\\', record.as_bytes()).is_none()
@@ -216,21 +216,21 @@ impl RecordId {
         }
     }
 
-    /// Reads any of the forms of an id.
+    /// Parses any form of an id.
     pub(super) fn parse(text: &str) -> Result<Self, Fault> {
-        let read = match text.strip_prefix(RECORD) {
+        let read = match text.strip_prefix(RECORD_URI) {
             Some(handle) => Self::of_handle(handle),
-            None => Self::of_readable(text),
+            None => Self::parse_readable(text),
         };
         read.map_err(|fault| {
             let shown = rung_ladder::head(text, 200);
             let why = format!("{shown:?} is not the id of a record: {}", fault.message());
             Fault::new(Code::InvalidRecordIdentity, why)
-                .with_hint("pass an id exactly as `search` or `query_records` gave it: connection_id/stream:record_id")
+                .with_hint("pass an id from `search` or `query_records` unchanged: connection_id/stream:record_id")
         })
     }
 
-    fn of_readable(text: &str) -> Result<Self, Fault> {
+    fn parse_readable(text: &str) -> Result<Self, Fault> {
         let (connection, rest) = match text.split_once('/') {
             Some((connection, rest)) => (Some(connection), rest),
             None => (None, text),
@@ -238,19 +238,19 @@ impl RecordId {
         let Some((stream, record)) = rest.split_once(':') else {
             return Err(Fault::new(
                 Code::InvalidArguments,
-                "stream and record_id are separated by a colon",
+                "stream and record_id must be separated by a colon",
             ));
         };
-        // It would be part of the stream where there is no connection: one id, two records.
+        // Without this check one id could name two records, with and without a connection.
         if connection.is_some_and(|connection| connection.contains(':')) {
             let why = "connection_id contains invalid characters";
             return Err(Fault::new(Code::InvalidArguments, why));
         }
-        Self::of_parts(connection, stream, record)
+        Self::from_parts(connection, stream, record)
     }
 
-    /// Of names that were given one by one. A key with slashes is known by the handle alone, in which nobody takes them for more.
-    pub(super) fn of_parts(
+    /// Builds an id from separate names. A key with slashes is rejected: only a handle can name it unambiguously.
+    pub(super) fn from_parts(
         connection: Option<&str>,
         stream: &str,
         record: &str,
@@ -258,7 +258,7 @@ impl RecordId {
         if record.contains('/') {
             let why = "record_id contains invalid characters";
             return Err(Fault::new(Code::InvalidArguments, why)
-                .with_hint("pass the id that `search` or `query_records` gave, as `id`"));
+                .with_hint("pass the id from `search` or `query_records` as `id`"));
         }
         let connection = connection.map(str::to_owned);
         Self::new(connection, stream.to_owned(), record.to_owned())
@@ -266,12 +266,12 @@ impl RecordId {
 
     fn of_handle(handle: &str) -> Result<Self, Fault> {
         if handle.contains(['%', ':']) {
-            let text = decoded(handle).ok_or_else(|| malformed("it is not UTF-8"))?;
-            return Self::of_readable(&text);
+            let text = percent_decode(handle).ok_or_else(|| malformed_handle("it is not UTF-8"))?;
+            return Self::parse_readable(&text);
         }
         let handle: RecordHandle<'_> = read_handle(handle)?;
-        if handle.v != VERSION || handle.kind != "record" {
-            return Err(malformed("it is of another kind"));
+        if handle.v != HANDLE_VERSION || handle.kind != "record" {
+            return Err(malformed_handle("it is of another kind"));
         }
         Self::new(
             handle.connection_id.map(Cow::into_owned),
@@ -280,22 +280,22 @@ impl RecordId {
         )
     }
 
-    /// Its address as a resource.
+    /// Returns the resource URI.
     pub(super) fn uri(&self) -> String {
         self.names().uri()
     }
 
-    /// The request for it, or for what lies beneath it.
-    pub(super) fn ask(&self, beneath: &[&str]) -> Ask {
+    /// Returns the request for the record, or for a path below it.
+    pub(super) fn to_request(&self, beneath: &[&str]) -> ProviderRequest {
         let mut segments = vec!["v1", "streams", &self.stream, "records", &self.record];
         segments.extend(beneath);
-        Ask::at(&segments).with("connection_id", self.connection.as_deref())
+        ProviderRequest::new(&segments).with_param("connection_id", self.connection.as_deref())
     }
 }
 
 impl fmt::Display for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.names().shown())
+        f.write_str(&self.names().to_id_string())
     }
 }
 
@@ -310,9 +310,9 @@ struct RecordHandle<'a> {
     record_id: Cow<'a, str>,
 }
 
-/// Which part of a field is meant.
+/// The part of a field to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Selector {
+pub(super) struct FieldSelector {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cursor: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -327,19 +327,19 @@ pub(super) struct Selector {
     pub(super) after_chars: Option<u64>,
 }
 
-/// A part of a field of a record.
+/// The id of a part of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WindowId {
     pub(super) record: RecordId,
     pub(super) field: String,
-    pub(super) selector: Selector,
+    pub(super) selector: FieldSelector,
 }
 
 impl WindowId {
-    /// Its address as a resource.
+    /// Returns the resource URI.
     pub(super) fn uri(&self) -> String {
         let handle = WindowHandle {
-            v: VERSION,
+            v: HANDLE_VERSION,
             kind: "field-window".into(),
             connection_id: self.record.connection.as_deref().map(Cow::from),
             stream: self.record.stream.as_str().into(),
@@ -347,13 +347,13 @@ impl WindowId {
             field_path: self.field.as_str().into(),
             selector: self.selector.clone(),
         };
-        format!("{WINDOW}{}", write_handle(&handle))
+        format!("{WINDOW_URI}{}", write_handle(&handle))
     }
 
     fn of_handle(handle: &str) -> Result<Self, Fault> {
         let handle: WindowHandle<'_> = read_handle(handle)?;
-        if handle.v != VERSION || handle.kind != "field-window" {
-            return Err(malformed("it is of another kind"));
+        if handle.v != HANDLE_VERSION || handle.kind != "field-window" {
+            return Err(malformed_handle("it is of another kind"));
         }
         Ok(Self {
             record: RecordId::new(
@@ -367,7 +367,7 @@ impl WindowId {
     }
 }
 
-// What the selector does not know either is refused, too: a test says so.
+// `deny_unknown_fields` also covers the flattened selector: a test checks that.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WindowHandle<'a> {
@@ -379,39 +379,39 @@ struct WindowHandle<'a> {
     record_id: Cow<'a, str>,
     field_path: Cow<'a, str>,
     #[serde(flatten)]
-    selector: Selector,
+    selector: FieldSelector,
 }
 
-/// What an address leads to.
+/// A parsed resource URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Address {
+pub(super) enum ResourceAddress {
     Stream(String),
     Record(RecordId),
     Window(WindowId),
 }
 
-impl Address {
-    /// Reads an address; `None` where it is not ours.
+impl ResourceAddress {
+    /// Parses a resource URI; returns `None` for any other URI.
     pub(super) fn parse(uri: &str) -> Option<Result<Self, Fault>> {
-        if let Some(name) = uri.strip_prefix(STREAM) {
-            let name = decoded(name).ok_or_else(|| malformed("it is not UTF-8"));
+        if let Some(name) = uri.strip_prefix(STREAM_URI) {
+            let name = percent_decode(name).ok_or_else(|| malformed_handle("it is not UTF-8"));
             let checked = |name: String| check_name("stream", &name).map(str::to_owned);
             return Some(name.and_then(checked).map(Self::Stream));
         }
-        if let Some(handle) = uri.strip_prefix(WINDOW) {
+        if let Some(handle) = uri.strip_prefix(WINDOW_URI) {
             return Some(WindowId::of_handle(handle).map(Self::Window));
         }
-        uri.strip_prefix(RECORD)
+        uri.strip_prefix(RECORD_URI)
             .map(|handle| RecordId::of_handle(handle).map(Self::Record))
     }
 }
 
-fn malformed(why: &str) -> Fault {
+fn malformed_handle(why: &str) -> Fault {
     Fault::new(
         Code::InvalidHandle,
         format!("Resource handle is malformed: {why}"),
     )
-    .with_hint("follow addresses exactly as results give them")
+    .with_hint("use resource URIs from results unchanged")
 }
 
 fn write_handle(handle: &impl Serialize) -> String {
@@ -421,16 +421,16 @@ fn write_handle(handle: &impl Serialize) -> String {
 
 fn read_handle<T: serde::de::DeserializeOwned>(handle: &str) -> Result<T, Fault> {
     if handle.len() > MAX_BYTES {
-        return Err(malformed("it is too long"));
+        return Err(malformed_handle("it is too long"));
     }
     let json = BASE64URL_NOPAD
         .decode(handle.trim_end_matches('=').as_bytes())
-        .map_err(|_| malformed("it is not base64url"))?;
-    serde_json::from_slice(&json).map_err(|error| malformed(&error.to_string()))
+        .map_err(|_| malformed_handle("it is not base64url"))?;
+    serde_json::from_slice(&json).map_err(|error| malformed_handle(&error.to_string()))
 }
 
-/// What was written for an address.
-fn decoded(text: &str) -> Option<String> {
+/// Decodes percent escapes.
+fn percent_decode(text: &str) -> Option<String> {
     let text = percent_encoding::percent_decode_str(text).decode_utf8();
     text.ok().map(Cow::into_owned)
 }
@@ -471,7 +471,8 @@ mod tests {
 
     #[test]
     fn no_id_leads_elsewhere() {
-        let handle = |json: &str| format!("{RECORD}{}", BASE64URL_NOPAD.encode(json.as_bytes()));
+        let handle =
+            |json: &str| format!("{RECORD_URI}{}", BASE64URL_NOPAD.encode(json.as_bytes()));
         let bad = [
             String::new(),
             "cin/orders".to_owned(),
@@ -509,23 +510,24 @@ mod tests {
             let fault = RecordId::parse(&bad).expect_err(&bad);
             assert_eq!(fault.code(), Code::InvalidRecordIdentity, "{bad}");
         }
-        assert!(RecordId::of_parts(Some("cin:a"), "orders", "o1").is_ok());
-        assert!(RecordId::of_parts(Some("cin"), "orders", "a/b").is_err());
+        assert!(RecordId::from_parts(Some("cin:a"), "orders", "o1").is_ok());
+        assert!(RecordId::from_parts(Some("cin"), "orders", "a/b").is_err());
     }
 
     #[test]
     fn addresses_of_windows_say_nothing_else() {
-        let handle = |json: &str| format!("{WINDOW}{}", BASE64URL_NOPAD.encode(json.as_bytes()));
+        let handle =
+            |json: &str| format!("{WINDOW_URI}{}", BASE64URL_NOPAD.encode(json.as_bytes()));
         let window = r#"{"v":1,"kind":"field-window","stream":"s","record_id":"r","field_path":"f","offset_chars":3"#;
-        let read = Address::parse(&handle(&format!("{window}}}"))).unwrap();
-        let Ok(Address::Window(read)) = read else {
+        let read = ResourceAddress::parse(&handle(&format!("{window}}}"))).unwrap();
+        let Ok(ResourceAddress::Window(read)) = read else {
             panic!("{read:?}");
         };
         assert_eq!(read.selector.offset_chars, Some(3));
-        let again = Address::parse(&read.uri()).unwrap();
-        assert_eq!(again.unwrap(), Address::Window(read));
+        let again = ResourceAddress::parse(&read.uri()).unwrap();
+        assert_eq!(again.unwrap(), ResourceAddress::Window(read));
         for more in [r#""token":"x""#, r#""selector":{}"#, r#""offset":3"#] {
-            let refused = Address::parse(&handle(&format!("{window},{more}}}"))).unwrap();
+            let refused = ResourceAddress::parse(&handle(&format!("{window},{more}}}"))).unwrap();
             let fault = refused.expect_err(more);
             assert_eq!(fault.code(), Code::InvalidHandle, "{more}");
         }

@@ -1,13 +1,13 @@
-//! What is said of fields that are long, cut or no text: which they are, how long, and how to read on.
+//! The content ladder of records: which fields are long, cut or not text, their size, and how to continue.
 
-use rung_ladder::{Binding, CursorKey, Kind, Path, Place, Position, Shortcut, limits};
+use rung_ladder::{Binding, CursorKey, CursorTarget, JsonKind, Path, Position, Shortcut, limits};
 use rung_records::digest;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::binary;
 use super::id::{RecordId, RecordNames, is_name};
-use super::json::{Json, Members};
+use super::json::{Json, JsonObject};
 use super::short::conceal_bytes;
 use super::window;
 
@@ -49,7 +49,7 @@ pub(super) struct Known<'a> {
     pub(super) connection: Option<&'a str>,
 }
 
-/// Which record a row is. Without a name that leads back to it there is nothing to read on with.
+/// Returns the names of a row's record; `None` if they are missing or invalid, so that nothing of it can be read on.
 pub(super) fn identity<'a>(row: &'a Json<'_>, known: Known<'a>) -> Option<RecordNames<'a>> {
     let text = |names: &[&str]| super::text::first_text(row, names);
     let names = RecordNames {
@@ -57,14 +57,14 @@ pub(super) fn identity<'a>(row: &'a Json<'_>, known: Known<'a>) -> Option<Record
         stream: text(&["stream"]).or(known.stream)?,
         connection: text(&["connection_id", "connector_instance_id"]).or(known.connection),
     };
-    names.are_sound().then_some(names)
+    names.is_valid().then_some(names)
 }
 
 /// The fields of a row.
 pub(super) fn fields<'b, 'a>(row: &'b Json<'a>) -> impl Iterator<Item = (&'b str, &'b Json<'a>)> {
     let enveloped = row.get("data").and_then(Json::as_object);
     let bare = row.as_object().filter(|_| enveloped.is_none());
-    let members = enveloped.or(bare).into_iter().flat_map(Members::iter);
+    let members = enveloped.or(bare).into_iter().flat_map(JsonObject::iter);
     members.filter(move |(name, _)| is_field(name, enveloped.is_some()))
 }
 
@@ -82,12 +82,12 @@ fn size_grade(chars: usize) -> &'static str {
     }
 }
 
-/// What continuations are made with.
+/// What cursors and continuations are built from.
 #[derive(Clone, Copy)]
 pub(super) struct Ladder<'a> {
     pub(super) key: &'a CursorKey,
     pub(super) authority: &'a str,
-    /// Whether it is only reckoned how long everything is: then digests and cursors are as long as they will be, and say nothing.
+    /// True if only sizes are measured: digests and cursors are placeholders of the same length.
     pub(super) measuring: bool,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Shown<'a> {
     pub(super) chars: Option<usize>,
 }
 
-/// What is said of a record whose fields are long, cut or no text.
+/// The ladder entry of a record.
 #[derive(Serialize)]
 pub(super) struct RecordEntry<'v> {
     id: String,
@@ -159,7 +159,7 @@ impl RecordEntry<'_> {
     }
 }
 
-/// What is said of a text field.
+/// The ladder entry of a text field.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum TextEntry<'v> {
@@ -212,15 +212,15 @@ impl Ladder<'_> {
         size_chars: Option<u64>,
     ) -> String {
         let position = Position {
-            place: if back {
-                Place::Before(Path::root())
+            target: if back {
+                CursorTarget::Before(Path::root())
             } else {
-                Place::Text(Path::root())
+                CursorTarget::Text(Path::root())
             },
             offset,
             limit_chars,
             shortcut: size_chars.map(|size_chars| Shortcut::Text {
-                kind: Kind::String,
+                kind: JsonKind::String,
                 span: 0..0,
                 size_bytes: 0,
                 size_chars,
@@ -298,7 +298,7 @@ impl Ladder<'_> {
         let record = &names.to_id();
         let (mut texts, mut binaries, mut jsons) = (Vec::new(), Vec::new(), Vec::new());
         for (name, value) in fields(row) {
-            if let Some(mut told) = binary::described(value) {
+            if let Some(mut told) = binary::describe_binary(value) {
                 if binaries.len() >= MAX_BINARIES {
                     // Whatever is not shown is told, if in fewer words.
                     binaries.push(json!({"field_path": name, "preview_status": "binary-only"}));
@@ -342,7 +342,7 @@ impl Ladder<'_> {
                         if cut {
                             jsons.push(json!({"field_path": name, "preview_status": "truncated"}));
                         }
-                    } else if cut || value.bytes() > LONG_CHARS {
+                    } else if cut || value.json_bytes() > LONG_CHARS {
                         jsons.push(json_field(record, name, value, cut, cut_to.is_some()));
                     }
                 }

@@ -1,21 +1,21 @@
-//! `list_streams`: the streams one by one, with how many records they have.
+//! `list_streams`: the granted streams and their record counts.
 
 use std::fmt::Write as _;
 
-use rung_tool::{Pending, Reply};
+use rung_tool::{BoxFuture, Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::ask::Ask;
 use super::id::check_name;
-use super::refusal::Refusal;
-use super::text::{first_text, json_text, scalar};
-use super::{Asking, Definition, read_input};
+use super::provider_error::ProviderError;
+use super::provider_request::ProviderRequest;
+use super::text::{first_text, json_text, scalar_json};
+use super::{Asking, Definition, parse_input};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "list_streams",
     title: "List streams",
-    description: "The granted streams, one row for each source, with record counts and freshness. schema says what can be asked of them.",
+    description: "The granted streams, one row per source, with record counts and freshness. schema lists their fields.",
     input: || {
         json!({
             "type": "object",
@@ -23,12 +23,12 @@ pub(super) const DEFINITION: Definition = Definition {
             "additionalProperties": false,
         })
     },
-    output: || super::wrapped(json!({})),
+    output: || super::wrapped_output(json!({})),
     sized: |_| false,
-    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
 };
 
-/// Streams in words.
+/// Streams in the text, at most.
 const MAX_STREAMS: usize = 50;
 
 #[derive(Deserialize)]
@@ -36,16 +36,17 @@ struct Input {
     connection_id: Option<String>,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
-    let input: Input = read_input(given)?;
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
+    let input: Input = parse_input(given)?;
     if let Some(connection) = &input.connection_id {
         check_name("connection_id", connection)?;
     }
-    let ask = Ask::at(&["v1", "streams"]).with("connection_id", input.connection_id.as_deref());
-    let answer = asking.provider.read(&ask).await?;
+    let ask = ProviderRequest::new(&["v1", "streams"])
+        .with_param("connection_id", input.connection_id.as_deref());
+    let answer = asking.provider.get_json(&ask).await?;
     let body = answer.body()?;
     let rows = body["data"].as_array().unwrap_or_default();
-    // Where there is nothing but words, they say it all.
+    // Without structured content the text has all streams.
     let most = if asking.call.rendering.structured {
         MAX_STREAMS
     } else {
@@ -53,7 +54,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     };
     let mut text = format!("PDPP streams: {} stream(s)", rows.len());
     for row in rows.iter().take(most) {
-        let _ = write!(text, "\nstream name={}", scalar(&row["name"]));
+        let _ = write!(text, "\nstream name={}", scalar_json(&row["name"]));
         for (name, names) in [
             ("connection_id", &["connection_id"][..]),
             ("connector_key", &["connector_key", "connector_id"]),
@@ -76,7 +77,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     if reply.bytes() <= asking.usual_bytes() {
         return Ok(reply);
     }
-    // The words say it all but for what is over their limit.
+    // The text has all but the streams over its limit.
     let data = json!({"object": "list", "stream_count": count, "see": "schema"});
     let structured = asking.structured(data, None, None);
     Ok(asking.reply(text, &structured, &[]))

@@ -1,6 +1,6 @@
-//! The texts of records that may be cut: which they are, what they take whole and cut, and what is said of those that were.
+//! The long texts of records: which they are, their size whole and cut, and the ladder of those that were cut.
 //!
-//! Owns: finding them, reckoning, and the list of how each is read on. Refuses to know: budgets, and what else is on a page.
+//! Owns: finding them, computing sizes, and the list of continuations. Refuses to know: budgets, and what else is on a page.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::binary::is_base64;
 use super::id::RecordNames;
-use super::json::{Json, Text, Verbatim};
+use super::json::{Json, JsonText, RawJson};
 use super::ladder::{Brief, Known, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
 use super::short::{MAX_DEPTH, preview};
 use super::text::json_text;
@@ -22,7 +22,7 @@ pub(super) const MOST_CHARS: usize = 1_024;
 pub(super) struct Long<'v> {
     field: &'v str,
     nested: bool,
-    pub(super) text: &'v Text<'v>,
+    pub(super) text: &'v JsonText<'v>,
     chars: usize,
     binary: bool,
 }
@@ -259,7 +259,7 @@ impl<'v> Longs<'v> {
     }
 
     /// The texts that may be cut.
-    pub(super) fn texts(&self) -> impl Iterator<Item = &'v Text<'v>> {
+    pub(super) fn texts(&self) -> impl Iterator<Item = &'v JsonText<'v>> {
         let texts = self.texts.iter().filter(|long| !long.binary);
         texts.map(|long| long.text)
     }
@@ -275,7 +275,7 @@ impl<'v> Longs<'v> {
         names
     }
 
-    /// What is said of the fields that are cut to so many code points.
+    /// Returns the ladder of the fields that are cut to `chars` code points.
     pub(super) fn ladder(
         &self,
         kind: &'static str,
@@ -328,12 +328,12 @@ impl<'v> Longs<'v> {
             read_tool: "read_record_field",
             preview_chars: brief.texts.then_some(chars),
             read: brief.reading("<records[].id>", chars),
-            records: Verbatim::of(records),
+            records: RawJson::new(records),
         })
     }
 }
 
-/// What is said of the fields of a page that are cut.
+/// The content ladder of a page.
 #[derive(Serialize)]
 pub(super) struct Told {
     kind: &'static str,
@@ -342,7 +342,7 @@ pub(super) struct Told {
     preview_chars: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     read: Option<Value>,
-    records: Verbatim,
+    records: RawJson,
 }
 
 /// Bytes that a record takes by its names alone, as a rule.

@@ -1,14 +1,13 @@
-//! Personal data as tools that agents call, and as resources that they read.
+//! Personal data as MCP tools and resources.
 //!
-//! Owns: the tools' inputs and outputs, ids and handles, how an answer is brought within its budget, and how the parts that do not
-//! fit are named. Refuses to know: what a grant lets through. Every call is one of the routes that everybody
-//! else reads by, with the caller's own authority; there is no other way to the records.
+//! Owns: the tools' inputs and outputs, ids and handles, how a reply is fitted to its budget, and how omitted parts are named.
+//! Refuses to know: what a grant allows. Every call reads through the public HTTP routes with the caller's own authority; there
+//! is no other access to the records.
 //!
-//! One implementation, two ways there: a provider elsewhere over HTTP ([`Tools::of_provider`]), or the records of this
-//! process ([`Tools::of_service`]).
+//! One implementation for two backends: a remote provider over HTTP ([`Tools::of_provider`]), or the records of this process
+//! ([`Tools::of_service`]).
 
 mod aggregate;
-mod ask;
 mod binary;
 mod compact;
 mod fetch;
@@ -20,16 +19,17 @@ mod hit;
 mod id;
 mod json;
 mod ladder;
-mod list;
+mod list_body;
 mod list_streams;
+mod local;
 mod longs;
-mod own;
 mod package;
 mod page;
 mod provider;
+mod provider_error;
+mod provider_request;
 mod query_records;
 mod read_record_field;
-mod refusal;
 mod remote;
 mod resources;
 mod schema;
@@ -45,71 +45,69 @@ use rung_auth::{Access, Permit};
 use rung_fault::{Code, Detail, Face, Fault};
 use rung_ladder::CursorKey;
 use rung_tool::{
-    Block, Call, Card, Hints, Link, Pending, Reply, Schema, TaskUse, ToolSource, arguments,
-    unknown_tool, written,
+    BoxFuture, Call, Card, ContentBlock, Hints, Reply, ResourceLink, Schema, TaskUse, ToolSource,
+    arguments, to_raw_json, unknown_tool,
 };
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::connect::Cache;
+use crate::connect::CredentialCache;
 use crate::service::Service;
-use id::{Selector, WindowId};
-use own::Own;
-use provider::{Provider, Providers};
-use refusal::Refusal;
-use remote::Remote;
+use id::{FieldSelector, WindowId};
+use local::LocalProvider;
+use provider::{Provider, ProviderBackend};
+use provider_error::ProviderError;
+use remote::RemoteProvider;
 
-/// Bytes of a message where nobody says otherwise.
+/// The default of [`Options::max_reply_bytes`].
 pub const REPLY_BYTES: usize = 12_000;
-/// How long a call may take, whatever it asks.
-const PATIENCE: Duration = Duration::from_mins(10);
-/// Links in a reply.
+/// Timeout of a call.
+const CALL_TIMEOUT: Duration = Duration::from_mins(10);
+/// Links in a reply, at most.
 const MAX_LINKS: usize = 5;
 
-/// What a model should know before it calls anything. The first 512 characters stand for themselves, for hosts that show
-/// no more.
+/// The server instructions for models. The first 512 characters are complete in themselves, for clients that show no more.
 pub const INSTRUCTIONS: &str = "\
 Grant-scoped reads of one person's data. Start with `schema`: it names streams, fields and sources. When several sources \
 have a stream, pass connection_id. Filter with typed objects, {\"field\": value} or {\"field\": {\"gte\": value}}; page with cursor; \
 narrow with fields, limit and filter before reading more. `search` finds, `fetch` reads one hit by its id, `aggregate` counts \
 without reading records, `read_record_field` reads a long field window by window.\n\
-The configured bearer bounds everything: what is not granted is not there. Never ask for or pass an owner token. Ids are \
-self-contained: pass them as they are. Persist connection_id, not grant_id, which changes when the owner approves anew. \
-Replies are bounded: text that ends in … goes on where `content_ladder` and `continue` lines say.";
+The configured bearer bounds everything: data that is not granted does not appear. Never request or pass an owner token. Ids are \
+self-contained: pass them unchanged. Persist connection_id, not grant_id, which changes with each approval. \
+Replies are bounded: `content_ladder` and `continue` lines say how to read text that ends in ….";
 
-/// How the tools answer.
+/// Which tools there are, and how they reply.
 #[derive(Clone)]
 pub struct Options {
-    /// Whether there are the two tools beyond the usual ones.
+    /// True if `list_streams` and `fetch_blob` are offered too.
     pub full: bool,
-    /// Whether links to resources go along.
+    /// True if replies contain resource links.
     pub links: bool,
-    /// Whether `fetch` gives the record as the provider has it, too.
+    /// True if `fetch` also returns the provider's record as `data`.
     pub fetch_data: bool,
-    /// Bytes of a message, unless more was asked for by number.
+    /// Bytes of a message, at most, unless the call asks for a larger size by number.
     pub max_reply_bytes: usize,
-    /// Bytes of any message that the server sends, whatever was asked for.
+    /// Bytes of any message that the server sends, at most.
     pub max_message_bytes: usize,
-    /// What makes cursors ours.
+    /// The key that seals cursors.
     pub key: CursorKey,
 }
 
 impl Options {
-    /// Bytes of a reply whose size nobody chose.
+    /// Returns the byte limit of a reply whose call names no size.
     fn usual_bytes(&self, call: &Call) -> usize {
-        // What stands around a reply in its message has been taken from the call's budget.
+        // The call's budget is the message limit without the message's own envelope.
         let most = call.budget.max_bytes;
         let around = self.max_message_bytes.saturating_sub(most);
         self.max_reply_bytes.saturating_sub(around).min(most)
     }
 }
 
-/// The tools.
 pub struct Tools {
     entries: Vec<Entry>,
-    providers: Providers,
+    providers: ProviderBackend,
     options: Options,
 }
 
@@ -120,19 +118,19 @@ struct Entry {
     run: Run,
 }
 
-/// What a tool says of itself, and does.
+/// A tool's card and handler.
 struct Definition {
     name: &'static str,
     title: &'static str,
     description: &'static str,
     input: fn() -> Value,
     output: fn() -> Value,
-    /// Whether these arguments say how large the answer may be, or ask for one whole thing.
+    /// Returns true if the arguments name a size or request one whole item.
     sized: fn(&Value) -> bool,
     run: Run,
 }
 
-type Run = for<'a> fn(&'a Asking<'a>, Value) -> Pending<'a, Result<Reply, Refusal>>;
+type Run = for<'a> fn(&'a Asking<'a>, Value) -> BoxFuture<'a, Result<Reply, ProviderError>>;
 
 /// The tools, in the order in which they are listed.
 const USUAL: [&Definition; 6] = [
@@ -145,7 +143,7 @@ const USUAL: [&Definition; 6] = [
 ];
 const FURTHER: [&Definition; 2] = [&list_streams::DEFINITION, &fetch_blob::DEFINITION];
 
-/// A call under way.
+/// The context of one call.
 struct Asking<'a> {
     call: &'a Call,
     provider: Provider,
@@ -153,31 +151,35 @@ struct Asking<'a> {
 }
 
 impl Tools {
-    /// The tools of a provider elsewhere, read with the token that is kept for it. An answer may take so long; once the first one is
-    /// there, `settled` is called.
+    /// Returns the tools of a remote provider, read with its cached token. `patience` is the request timeout; `settled` is called
+    /// after the first response.
     pub fn of_provider(
         url: String,
-        cache: Cache,
+        cache: CredentialCache,
         patience: Duration,
         settled: fn(),
         options: Options,
     ) -> Result<Self, Fault> {
-        let remote = Remote::new(url, cache, patience, settled);
-        Self::new(Providers::Remote(Arc::new(remote)), options)
+        let remote = RemoteProvider::new(url, cache, patience, settled);
+        Self::new(ProviderBackend::Remote(Arc::new(remote)), options)
     }
 
-    /// The tools of the records here, which others find at `url`.
+    /// Returns the tools of the local records; `url` is their public URL.
     pub fn of_service(service: Arc<Service>, url: String, options: Options) -> Result<Self, Fault> {
-        let own = Own::new(service, url);
-        Self::new(Providers::Own(Arc::new(own)), options)
+        let own = LocalProvider::new(service, url);
+        Self::new(ProviderBackend::Local(Arc::new(own)), options)
     }
 
-    fn new(providers: Providers, options: Options) -> Result<Self, Fault> {
+    fn new(providers: ProviderBackend, options: Options) -> Result<Self, Fault> {
         let further = FURTHER.iter().filter(|_| options.full);
         let entries = USUAL.iter().chain(further).map(|one| {
-            let elsewhere = matches!(providers, Providers::Remote(_));
+            let elsewhere = matches!(providers, ProviderBackend::Remote(_));
             let search = elsewhere && one.name == search::DEFINITION.name;
-            Entry::new(if search { &search::OF_PROVIDER } else { one })
+            Entry::new(if search {
+                &search::REMOTE_DEFINITION
+            } else {
+                one
+            })
         });
         Ok(Self {
             entries: entries.collect::<Result<_, _>>()?,
@@ -186,7 +188,7 @@ impl Tools {
         })
     }
 
-    /// Whether there is anything for whoever has this permit.
+    /// True if the permit has any grant of personal data.
     pub async fn has_any(&self, permit: &Permit) -> Result<bool, Fault> {
         self.providers.has_any(permit).await
     }
@@ -204,8 +206,8 @@ impl Tools {
         }
     }
 
-    async fn asking<'a>(&'a self, call: &'a Call) -> Result<Option<Asking<'a>>, Refusal> {
-        let provider = self.providers.of(&call.permit).await?;
+    async fn asking<'a>(&'a self, call: &'a Call) -> Result<Option<Asking<'a>>, ProviderError> {
+        let provider = self.providers.provider_for(&call.permit).await?;
         Ok(provider.map(|provider| Asking {
             call,
             provider,
@@ -213,7 +215,12 @@ impl Tools {
         }))
     }
 
-    async fn answer(&self, call: &Call, name: &str, given: &RawValue) -> Result<Reply, Refusal> {
+    async fn answer(
+        &self,
+        call: &Call,
+        name: &str,
+        given: &RawValue,
+    ) -> Result<Reply, ProviderError> {
         let entry = self.entries.iter().find(|entry| &*entry.card.name == name);
         let Some(entry) = entry else {
             return Err(self.unknown(name, true).into());
@@ -227,19 +234,19 @@ impl Tools {
             Value::Null => json!({}),
             given => given,
         };
-        arguments::check(&entry.schema, &given).map_err(advised)?;
+        arguments::check(&entry.schema, &given).map_err(with_filter_hint)?;
         let sized = (entry.sized)(&given);
-        let answering = tokio::time::timeout(PATIENCE, (entry.run)(&asking, given));
+        let answering = tokio::time::timeout(CALL_TIMEOUT, (entry.run)(&asking, given));
         let reply = answering.await.map_err(|_| {
-            let why = format!("no answer within {} seconds", PATIENCE.as_secs());
+            let why = format!("no response within {} seconds", CALL_TIMEOUT.as_secs());
             Fault::new(Code::DeadlineExceeded, why)
         })??;
         Ok(asking.bounded(reply, sized))
     }
 }
 
-/// What is most often wrong gets the advice that sets it right.
-fn advised(fault: Fault) -> Fault {
+/// Adds a hint to the most frequent argument error, a malformed filter.
+fn with_filter_hint(fault: Fault) -> Fault {
     let path = fault.detail(Detail::Path).and_then(Value::as_str);
     match path {
         Some(path) if path == "filter" || path.starts_with("filter.") => fault.with_hint(
@@ -273,7 +280,7 @@ impl Entry {
 }
 
 impl ToolSource for Tools {
-    fn list<'a>(&'a self, permit: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<Card>, Fault>> {
         Box::pin(async move {
             if !self.has_any(permit).await? {
                 return Ok(Vec::new());
@@ -290,7 +297,7 @@ impl ToolSource for Tools {
         &'a self,
         permit: &'a Permit,
         name: &'a str,
-    ) -> Pending<'a, Result<Card, Fault>> {
+    ) -> BoxFuture<'a, Result<Card, Fault>> {
         Box::pin(async move { Ok(self.find(permit, name).await?.card.clone()) })
     }
 
@@ -299,11 +306,11 @@ impl ToolSource for Tools {
         call: &'a Call,
         name: &'a str,
         arguments: &'a RawValue,
-    ) -> Pending<'a, Reply> {
+    ) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
             let answered = self.answer(call, name, arguments).await;
             answered.unwrap_or_else(|refusal| match &refusal {
-                Refusal::Ours(fault) if fault.code() == Code::UnknownTool => {
+                ProviderError::Adapter(fault) if fault.code() == Code::UnknownTool => {
                     Reply::failed(fault, Face::Rung, call)
                 }
                 _ => {
@@ -316,24 +323,24 @@ impl ToolSource for Tools {
 }
 
 impl Asking<'_> {
-    /// Bytes of a reply whose size nobody chose.
+    /// Returns the byte limit of a reply whose call names no size.
     fn usual_bytes(&self) -> usize {
         self.options.usual_bytes(self.call)
     }
 
-    /// Bytes of a reply whose size was chosen, by number or by asking for one whole thing.
+    /// Returns the byte limit of a reply whose call names a size or requests one whole item.
     fn most_bytes(&self) -> usize {
         self.call.budget.max_bytes
     }
 
-    /// What programs are told: what the provider said, and of which provider and request that is.
+    /// Builds the structured content: the provider's data, the provider's URL and the request id.
     fn structured<'s, D>(
         &'s self,
         data: D,
         further: impl IntoIterator<Item = (&'static str, Box<RawValue>)>,
         request_id: Option<&'s str>,
-    ) -> Structured<'s, D> {
-        Structured {
+    ) -> StructuredReply<'s, D> {
+        StructuredReply {
             data,
             further: further.into_iter().collect(),
             provider_url: self.provider.url(),
@@ -341,7 +348,7 @@ impl Asking<'_> {
         }
     }
 
-    /// The last check: whatever a provider has put into names that are never cut, a reply is bounded.
+    /// Replaces a reply over its limit by a fault. That happens where names, which are never cut, are too long.
     fn bounded(&self, reply: Reply, sized: bool) -> Reply {
         let most = if sized {
             self.most_bytes()
@@ -352,42 +359,46 @@ impl Asking<'_> {
             return reply;
         }
         let why = format!(
-            "what is never cut of this answer is too long: it takes {} bytes, and {most} may be sent",
+            "the parts of this reply that are never cut take {} bytes; the limit is {most}",
             reply.bytes()
         );
         let fault = Fault::new(Code::ResultTooLarge, why)
-            .with_hint("ask for less: a smaller limit, fewer fields, or a part of a field with read_record_field");
-        Refusal::Ours(fault).reply(self.provider.url(), self.call, most)
+            .with_hint("request less: a smaller limit, fewer fields, or a part of a field with read_record_field");
+        ProviderError::Adapter(fault).reply(self.provider.url(), self.call, most)
     }
 
-    /// The reply, in the forms that the caller reads.
+    /// Builds the reply in the forms that the client reads.
     fn reply(&self, text: String, structured: &impl Serialize, links: &[WindowId]) -> Reply {
-        let mut content = vec![Block::Text { text }];
+        let mut content = vec![ContentBlock::Text { text }];
         if self.options.links && self.call.rendering.links {
             content.extend(links.iter().take(MAX_LINKS).map(|window| {
-                Block::ResourceLink(Link {
+                ContentBlock::ResourceLink(ResourceLink {
                     uri: window.uri(),
                     name: window.field.clone(),
                     mime_type: "text/plain".to_owned(),
                 })
             }));
         }
-        let mut reply = Reply::of_blocks(content);
-        let structured = self.call.rendering.structured.then(|| written(structured));
+        let mut reply = Reply::from_blocks(content);
+        let structured = self
+            .call
+            .rendering
+            .structured
+            .then(|| to_raw_json(structured));
         reply.structured_content = structured;
         reply
     }
 }
 
-/// What programs are told.
-struct Structured<'a, D> {
+/// The structured content of a reply.
+struct StructuredReply<'a, D> {
     data: D,
     further: Vec<(&'static str, Box<RawValue>)>,
     provider_url: &'a str,
     request_id: Option<&'a str>,
 }
 
-impl<D: Serialize> Serialize for Structured<'_, D> {
+impl<D: Serialize> Serialize for StructuredReply<'_, D> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut told = serializer.serialize_map(None)?;
         told.serialize_entry("data", &self.data)?;
@@ -400,27 +411,27 @@ impl<D: Serialize> Serialize for Structured<'_, D> {
     }
 }
 
-/// The beginning of a field, as it is linked to.
+/// Returns the id of the window of a field that begins at an offset.
 fn window(record: &id::RecordId, field: &str, offset_chars: Option<u64>) -> WindowId {
     WindowId {
         record: record.clone(),
         field: field.to_owned(),
-        selector: Selector {
+        selector: FieldSelector {
             offset_chars,
-            ..Selector::default()
+            ..FieldSelector::default()
         },
     }
 }
 
-/// The arguments of a tool, which its schema has accepted.
-fn read_input<T: serde::de::DeserializeOwned>(mut given: Value) -> Result<T, Refusal> {
-    whole_numbers(&mut given);
+/// Deserializes arguments that the tool's schema has accepted.
+fn parse_input<T: serde::de::DeserializeOwned>(mut given: Value) -> Result<T, ProviderError> {
+    normalize_integers(&mut given);
     serde_json::from_value(given)
-        .map_err(|error| Refusal::new(Code::InvalidArguments, error.to_string()))
+        .map_err(|error| ProviderError::new(Code::InvalidArguments, error.to_string()))
 }
 
-/// A whole number is one however it is written: the schema has let `10.0` pass.
-fn whole_numbers(value: &mut Value) {
+/// Rewrites `10.0` as `10`: JSON Schema accepts both as integers.
+fn normalize_integers(value: &mut Value) {
     match value {
         Value::Number(number) => {
             let float = number.as_f64().filter(|_| number.is_f64());
@@ -431,14 +442,14 @@ fn whole_numbers(value: &mut Value) {
                 *value = json!(whole);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
-        Value::Object(members) => members.values_mut().for_each(whole_numbers),
+        Value::Array(items) => items.iter_mut().for_each(normalize_integers),
+        Value::Object(members) => members.values_mut().for_each(normalize_integers),
         _ => {}
     }
 }
 
-/// The schema of an answer that wraps what a provider said.
-fn wrapped(further: Value) -> Value {
+/// Returns the output schema of a tool that wraps the provider's data.
+fn wrapped_output(further: Value) -> Value {
     let mut properties = json!({
         "data": {"type": ["object", "array"]},
         "content_ladder": {},
@@ -456,13 +467,13 @@ fn wrapped(further: Value) -> Value {
     })
 }
 
-/// What is said of the arguments that several tools have, once.
+// Input schemas that several tools share.
 fn stream_input() -> Value {
     json!({"type": "string", "minLength": 1, "description": "Stream name from schema"})
 }
 
 fn connection_input() -> Value {
-    json!({"type": "string", "minLength": 1, "description": "Source, from schema; needed when several hold the stream"})
+    json!({"type": "string", "minLength": 1, "description": "Source from schema, if several have the stream"})
 }
 
 fn limit_input(description: &str) -> Value {
@@ -473,7 +484,7 @@ fn filter_input() -> Value {
     let bound = json!({"type": ["string", "number"]});
     json!({
         "type": "object",
-        "description": "Field → exact value or range {gte,gt,lte,lt}, ANDed; what is allowed: schema(stream)",
+        "description": "Field → exact value or range {gte,gt,lte,lt}, ANDed, as schema(stream) allows",
         "additionalProperties": {
             "type": ["string", "number", "boolean", "object"],
             "properties": {"gte": bound, "gt": bound, "lte": bound, "lt": bound},
@@ -489,7 +500,7 @@ fn names_input(description: &str) -> Value {
 fn expand_limit_input() -> Value {
     json!({
         "type": "object",
-        "description": "Relation → records, as {\"messages\": 3}; rejected above its max_limit",
+        "description": "Relation → records, as {\"messages\": 3}, at most its max_limit",
         "additionalProperties": {"type": "integer", "minimum": 1},
     })
 }

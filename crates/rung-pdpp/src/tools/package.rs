@@ -1,49 +1,49 @@
-//! Several grants that were given together, read as one provider: a question goes to the grant that it is about, or to all of
-//! them and comes back as one answer. What one of them cannot say any more is said out loud, never left out.
+//! A grant package: several grants read as one provider. A request goes to the grant that it concerns, or to all of them, whose
+//! responses are merged. A grant that cannot be read any more is reported, never left out.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use rung_fault::{Face, Fault};
-use rung_records::Member;
+use rung_records::PermitGrant;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 
-use super::ask::Ask;
-use super::own::{Own, Reader};
-use super::provider::Said;
-use super::refusal::Refusal;
+use super::local::{GrantReader, LocalProvider};
+use super::provider::ProviderResponse;
+use super::provider_error::ProviderError;
+use super::provider_request::ProviderRequest;
 
-/// Connections that are named to choose from.
-const MAX_NAMED: usize = 12;
-/// Hits of a search that does not say how many.
-const HITS: usize = 25;
+/// Connections that an error lists, at most.
+const MAX_LISTED_CONNECTIONS: usize = 12;
+/// Hits of a search without a limit.
+const DEFAULT_HITS: usize = 25;
 
-/// Grants that are read as one.
-pub(super) struct Package {
-    own: Arc<Own>,
+/// Several grants, read as one provider.
+pub(super) struct GrantPackage {
+    provider: Arc<LocalProvider>,
     id: String,
-    children: Vec<Child>,
+    members: Vec<PackageMember>,
 }
 
-/// One of them.
-struct Child {
+/// A grant of a package.
+struct PackageMember {
     grant_id: String,
     connector_key: String,
-    /// Ids and names for people.
+    /// Connection ids and display names.
     connections: Vec<(String, Option<String>)>,
-    /// Names, and of which connections.
+    /// Stream names, each with its connections.
     streams: Vec<(String, Vec<String>)>,
-    standing: Result<Reader, Fault>,
+    reader: Result<GrantReader, Fault>,
 }
 
-impl Child {
-    fn grants(&self, stream: &str) -> bool {
+impl PackageMember {
+    fn has_stream(&self, stream: &str) -> bool {
         self.streams.iter().any(|(name, _)| name == stream)
     }
 
-    /// Whether it is of this connection, and of this stream of it if one is named.
-    fn holds(&self, connection: &str, stream: Option<&str>) -> bool {
+    /// True if the grant covers this connection, and this stream of it if one is named.
+    fn has_connection(&self, connection: &str, stream: Option<&str>) -> bool {
         let of = |(name, connections): &(String, Vec<String>)| {
             stream.is_none_or(|stream| stream == name)
                 && connections.iter().any(|id| id == connection)
@@ -51,8 +51,8 @@ impl Child {
         self.streams.iter().any(of)
     }
 
-    /// What says of something whose it is.
-    fn tag(&self, connection: Option<&str>) -> Value {
+    /// Returns the `source` member of this grant's rows.
+    fn source_tag(&self, connection: Option<&str>) -> Value {
         let known = connection.and_then(|id| self.connections.iter().find(|(own, _)| own == id));
         let known = known.or(match self.connections.as_slice() {
             [only] => Some(only),
@@ -69,22 +69,22 @@ impl Child {
         tag
     }
 
-    /// Its connections, one by one.
-    fn tags(&self) -> Vec<Value> {
+    /// Returns the source of each connection.
+    fn source_tags(&self) -> Vec<Value> {
         if self.connections.is_empty() {
-            return vec![self.tag(None)];
+            return vec![self.source_tag(None)];
         }
         let ids = self.connections.iter().map(|(id, _)| id.as_str());
-        ids.map(|id| self.tag(Some(id))).collect()
+        ids.map(|id| self.source_tag(Some(id))).collect()
     }
 
-    /// Its connections, and why they cannot be read.
-    fn unavailable(&self) -> Vec<Value> {
-        let Err(fault) = &self.standing else {
+    /// Returns the sources that cannot be read, with the error; none if the grant can be read.
+    fn unavailable_tags(&self) -> Vec<Value> {
+        let Err(fault) = &self.reader else {
             return Vec::new();
         };
         let code = fault.code();
-        let mut tags = self.tags();
+        let mut tags = self.source_tags();
         for tag in &mut tags {
             tag["status"] = json!(code.http_status());
             tag["error"] = json!({"code": code.name_on(Face::Pdpp), "message": fault.message()});
@@ -93,8 +93,8 @@ impl Child {
     }
 }
 
-/// The connections that a grant names.
-fn named(grant: &rung_records::grant::Grant) -> Vec<(String, Option<String>)> {
+/// Returns the connections that a grant names.
+fn granted_connections(grant: &rung_records::grant::Grant) -> Vec<(String, Option<String>)> {
     let mut ids: Vec<(String, Option<String>)> = Vec::new();
     for id in grant.streams.iter().flat_map(|stream| &stream.instance_ids) {
         if !ids.iter().any(|(known, _)| known == id) {
@@ -104,28 +104,28 @@ fn named(grant: &rung_records::grant::Grant) -> Vec<(String, Option<String>)> {
     ids
 }
 
-/// What was said, by whom; and what is to be said of those who did not say anything.
-type Sorted = (Vec<(usize, Value)>, Vec<Value>);
+/// The bodies of successful responses, each with its member's index, and the warnings for the others.
+type BodiesAndWarnings = (Vec<(usize, Value)>, Vec<Value>);
 
-/// What one of several said.
-struct Told {
+/// The response of one member.
+struct MemberResponse {
     at: usize,
-    said: Result<Said, Refusal>,
+    response: Result<ProviderResponse, ProviderError>,
 }
 
-impl Package {
-    pub(super) fn new(own: Arc<Own>, id: String, members: Vec<Member>) -> Self {
-        let child = |member: Member| Child {
+impl GrantPackage {
+    pub(super) fn new(provider: Arc<LocalProvider>, id: String, members: Vec<PermitGrant>) -> Self {
+        let child = |member: PermitGrant| PackageMember {
             grant_id: member.grant.grant_id.clone(),
             connector_key: member.connector_key(),
-            connections: match &member.standing {
+            connections: match &member.caller {
                 Ok(_) => member
                     .connections
                     .iter()
                     .map(|one| (one.id.clone(), one.display_name.clone()))
                     .collect(),
-                // What is over says what it once said, and nothing of today.
-                Err(_) => named(&member.grant),
+                // An ended grant shows its own terms, no current display names.
+                Err(_) => granted_connections(&member.grant),
             },
             streams: member
                 .grant
@@ -133,87 +133,99 @@ impl Package {
                 .iter()
                 .map(|stream| (stream.name.clone(), stream.instance_ids.clone()))
                 .collect(),
-            standing: member
-                .standing
-                .map(|bearer| own.reader(bearer))
+            reader: member
+                .caller
+                .map(|bearer| provider.reader(bearer))
                 .map_err(Fault::from),
         };
         Self {
-            children: members.into_iter().map(child).collect(),
-            own,
+            members: members.into_iter().map(child).collect(),
+            provider,
             id,
         }
     }
 
     pub(super) fn url(&self) -> &str {
-        self.own.url()
+        self.provider.url()
     }
 
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    pub(super) async fn get(&self, ask: &Ask) -> Result<Said, Refusal> {
-        match ask.parts().as_slice() {
+    pub(super) async fn get(
+        &self,
+        ask: &ProviderRequest,
+    ) -> Result<ProviderResponse, ProviderError> {
+        match ask.path_segments().as_slice() {
             ["v1", "schema"] => self.schema(ask).await,
-            ["v1", "streams"] if ask.one("connection_id").is_none() => self.streams(ask).await,
-            ["v1", "search", ..] if ask.one("connection_id").is_none() => self.search(ask).await,
-            ["v1", "streams", stream, ..] => self.of_one(ask, Some(stream)).await,
-            _ => self.of_one(ask, None).await,
+            ["v1", "streams"] if ask.first_value("connection_id").is_none() => {
+                self.streams(ask).await
+            }
+            ["v1", "search", ..] if ask.first_value("connection_id").is_none() => {
+                self.search(ask).await
+            }
+            ["v1", "streams", stream, ..] => self.get_from_one(ask, Some(stream)).await,
+            _ => self.get_from_one(ask, None).await,
         }
     }
 
-    /// Asks the one grant that the question is about.
-    async fn of_one(&self, ask: &Ask, stream: Option<&str>) -> Result<Said, Refusal> {
-        let about: Vec<&Child> = if let Some(id) = ask.one("connection_id") {
-            let held = |child: &&Child| child.holds(id, stream);
-            let mut about: Vec<&Child> = self.children.iter().filter(held).collect();
-            // Of two grants for one thing either will do.
-            about.sort_by_key(|child| child.standing.is_err());
+    /// Sends the request to the one grant that it concerns.
+    async fn get_from_one(
+        &self,
+        ask: &ProviderRequest,
+        stream: Option<&str>,
+    ) -> Result<ProviderResponse, ProviderError> {
+        let about: Vec<&PackageMember> = if let Some(id) = ask.first_value("connection_id") {
+            let held = |child: &&PackageMember| child.has_connection(id, stream);
+            let mut about: Vec<&PackageMember> = self.members.iter().filter(held).collect();
+            // Of several grants for the same data, one is enough; one that can be read is preferred.
+            about.sort_by_key(|child| child.reader.is_err());
             about.truncate(1);
             about
         } else {
-            let granted = |child: &&Child| stream.is_none_or(|stream| child.grants(stream));
-            self.children.iter().filter(granted).collect()
+            let granted =
+                |child: &&PackageMember| stream.is_none_or(|stream| child.has_stream(stream));
+            self.members.iter().filter(granted).collect()
         };
-        let usable: Vec<&Reader> = about
+        let usable: Vec<&GrantReader> = about
             .iter()
-            .filter_map(|child| child.standing.as_ref().ok())
+            .filter_map(|child| child.reader.as_ref().ok())
             .collect();
         match (usable.as_slice(), about.as_slice()) {
             ([reader], _) => reader.get(ask).await,
             ([], [first, ..]) => {
-                let mut body = json!({"error": refused(first)});
-                body["error"]["unavailable_connections"] = json!(unavailable(&about));
-                Ok(Said::json(status(first), body))
+                let mut body = json!({"error": member_error(first)});
+                body["error"]["unavailable_connections"] = json!(unavailable_sources(&about));
+                Ok(ProviderResponse::json(member_status(first), body))
             }
-            ([], []) => Ok(nobody(ask, stream)),
-            _ => Ok(ambiguous(
+            ([], []) => Ok(no_member(&self.members, ask, stream)),
+            _ => Ok(ambiguous_error(
                 &about,
                 "ambiguous_connection",
-                "several sources hold it",
+                "several sources have it",
             )),
         }
     }
 
-    /// Asks several grants at once, in their order.
-    async fn of_all(&self, asks: Vec<(usize, Ask)>) -> Vec<Told> {
+    /// Sends requests to several grants concurrently; returns the responses in the order of the grants.
+    async fn get_from_all(&self, asks: Vec<(usize, ProviderRequest)>) -> Vec<MemberResponse> {
         let mut running = JoinSet::new();
-        let mut told: Vec<Told> = Vec::new();
+        let mut told: Vec<MemberResponse> = Vec::new();
         for (at, ask) in asks {
-            match &self.children[at].standing {
+            match &self.members[at].reader {
                 Ok(reader) => {
                     let reader = reader.clone();
                     running.spawn(async move {
-                        Told {
+                        MemberResponse {
                             at,
-                            said: reader.get(&ask).await,
+                            response: reader.get(&ask).await,
                         }
                     });
                 }
-                Err(fault) => told.push(Told {
+                Err(fault) => told.push(MemberResponse {
                     at,
-                    said: Err(fault.clone().into()),
+                    response: Err(fault.clone().into()),
                 }),
             }
         }
@@ -224,19 +236,22 @@ impl Package {
         told
     }
 
-    /// What was said well, and what is to be said of the rest. If nothing was, the first refusal is the answer.
-    fn sorted(&self, told: Vec<Told>) -> Result<Sorted, Refusal> {
+    /// Separates bodies from failures, which become warnings. If all failed, returns the first error.
+    fn split_failures(
+        &self,
+        told: Vec<MemberResponse>,
+    ) -> Result<BodiesAndWarnings, ProviderError> {
         let (mut bodies, mut warnings, mut first) = (Vec::new(), Vec::new(), None);
-        for Told { at, said } in told {
-            let answer = said.and_then(super::provider::read);
+        for MemberResponse { at, response: said } in told {
+            let answer = said.and_then(super::provider::require_json);
             match answer.and_then(|answer| Ok(answer.body()?.to_value())) {
                 Ok(body) => bodies.push((at, body)),
                 Err(refusal) => {
                     let error = refusal.error();
                     warnings.push(json!({
                         "code": "source_unavailable",
-                        "message": "this source could not be read: ask the owner to approve it again, or choose another",
-                        "source": self.children[at].tag(None),
+                        "message": "this source could not be read: ask the owner to approve it again, or choose another source",
+                        "source": self.members[at].source_tag(None),
                         "error": {"code": error["code"], "message": error["message"]},
                     }));
                     first.get_or_insert(refusal);
@@ -249,44 +264,45 @@ impl Package {
         }
     }
 
-    async fn schema(&self, ask: &Ask) -> Result<Said, Refusal> {
-        let stream = ask.one("stream");
-        if ask.one("connection_id").is_some() {
-            return self.of_one(ask, stream).await;
+    async fn schema(&self, ask: &ProviderRequest) -> Result<ProviderResponse, ProviderError> {
+        let stream = ask.first_value("stream");
+        if ask.first_value("connection_id").is_some() {
+            return self.get_from_one(ask, stream).await;
         }
-        let asked: Vec<usize> = (0..self.children.len())
-            .filter(|at| stream.is_none_or(|stream| self.children[*at].grants(stream)))
+        let asked: Vec<usize> = (0..self.members.len())
+            .filter(|at| stream.is_none_or(|stream| self.members[*at].has_stream(stream)))
             .collect();
-        if ask.one("detail") == Some("full") {
-            let usable = |at: &&usize| self.children[**at].standing.is_ok();
+        if ask.first_value("detail") == Some("full") {
+            let usable = |at: &&usize| self.members[**at].reader.is_ok();
             let several = asked.iter().filter(usable).count() > 1;
             if several && stream.is_some() {
-                let about: Vec<&Child> = asked.iter().map(|at| &self.children[*at]).collect();
+                let about: Vec<&PackageMember> =
+                    asked.iter().map(|at| &self.members[*at]).collect();
                 let why = "several sources have a stream of this name";
-                return Ok(ambiguous(&about, "ambiguous_schema_detail", why));
+                return Ok(ambiguous_error(&about, "ambiguous_schema_detail", why));
             }
             if let Some(reader) = self
-                .children
+                .members
                 .iter()
-                .find_map(|child| child.standing.as_ref().ok())
+                .find_map(|child| child.reader.as_ref().ok())
                 && (stream.is_none() || asked.is_empty())
             {
                 return reader.get(ask).await;
             }
         }
         let told = self
-            .of_all(asked.into_iter().map(|at| (at, ask.clone())).collect())
+            .get_from_all(asked.into_iter().map(|at| (at, ask.clone())).collect())
             .await;
-        let (bodies, warnings) = self.sorted(told)?;
+        let (bodies, warnings) = self.split_failures(told)?;
         let mut connectors = Vec::new();
-        // Whoever did not answer is not offered as if they would.
+        // Sources that failed are not listed as available.
         let answered: Vec<usize> = bodies.iter().map(|(at, _)| *at).collect();
         for (at, mut body) in bodies {
             let Value::Array(own) = body["connectors"].take() else {
                 continue;
             };
             for mut connector in own {
-                let tag = self.children[at].tag(None);
+                let tag = self.members[at].source_tag(None);
                 let Some(members) = connector.as_object_mut() else {
                     continue;
                 };
@@ -304,58 +320,58 @@ impl Package {
         let mut body = json!({
             "object": "schema",
             "bearer": {"token_kind": "mcp_package", "scope": "grant", "grant_package_id": self.id},
-            "detail": ask.one("detail").unwrap_or("compact"),
+            "detail": ask.first_value("detail").unwrap_or("compact"),
             "connector_count": connectors.len(),
             "stream_count": streams,
             "connectors": connectors,
             "package": {
                 "grant_package": true,
-                "member_count": self.children.len(),
-                "sources": answered.iter().flat_map(|at| self.children[*at].tags()).collect::<Vec<_>>(),
+                "member_count": self.members.len(),
+                "sources": answered.iter().flat_map(|at| self.members[*at].source_tags()).collect::<Vec<_>>(),
             },
             "links": {"self": ask.target()},
             "meta": {
                 "count": {"kind": "none"},
-                "package": {"member_count": self.children.len(), "partial": !warnings.is_empty()},
+                "package": {"member_count": self.members.len(), "partial": !warnings.is_empty()},
                 "warnings": warnings,
             },
         });
-        let gone = unavailable(&self.children.iter().collect::<Vec<_>>());
+        let gone = unavailable_sources(&self.members.iter().collect::<Vec<_>>());
         if !gone.is_empty() {
             body["package"]["unavailable_connections"] = json!(gone);
         }
-        Ok(Said::json(200, body))
+        Ok(ProviderResponse::json(200, body))
     }
 
-    async fn streams(&self, ask: &Ask) -> Result<Said, Refusal> {
-        let asks = (0..self.children.len())
+    async fn streams(&self, ask: &ProviderRequest) -> Result<ProviderResponse, ProviderError> {
+        let asks = (0..self.members.len())
             .map(|at| (at, ask.clone()))
             .collect();
-        let (bodies, warnings) = self.sorted(self.of_all(asks).await)?;
+        let (bodies, warnings) = self.split_failures(self.get_from_all(asks).await)?;
         let mut rows = Vec::new();
         for (at, mut body) in bodies {
-            for mut row in taken_rows(&mut body).into_iter().filter(Value::is_object) {
-                row["source"] = self.children[at].tag(row["connection_id"].as_str());
+            for mut row in take_rows(&mut body).into_iter().filter(Value::is_object) {
+                row["source"] = self.members[at].source_tag(row["connection_id"].as_str());
                 rows.push(row);
             }
         }
-        Ok(Said::json(
+        Ok(ProviderResponse::json(
             200,
             json!({
                 "object": "list", "data": rows, "has_more": false, "url": "/v1/streams",
                 "meta": {
                     "count": {"kind": "none"},
-                    "package": {"member_count": self.children.len(), "partial": !warnings.is_empty()},
+                    "package": {"member_count": self.members.len(), "partial": !warnings.is_empty()},
                     "warnings": warnings,
                 },
             }),
         ))
     }
 
-    async fn search(&self, ask: &Ask) -> Result<Said, Refusal> {
-        if ask.one("cursor").is_some() {
-            let why = "a search over several sources has one page: name a connection_id to read on in one of them";
-            return Ok(error(400, "invalid_cursor", why));
+    async fn search(&self, ask: &ProviderRequest) -> Result<ProviderResponse, ProviderError> {
+        if ask.first_value("cursor").is_some() {
+            let why = "a search over several sources has one page: name a connection_id to read more of one source";
+            return Ok(error_response(400, "invalid_cursor", why));
         }
         let wanted: Vec<&str> = ask
             .pairs
@@ -363,32 +379,37 @@ impl Package {
             .filter(|(name, _)| name == "streams" || name == "streams[]")
             .map(|(_, value)| value.as_str())
             .collect();
-        let limit = ask.one("limit").and_then(|limit| limit.parse().ok());
-        let limit = limit.unwrap_or(HITS);
+        let limit = ask
+            .first_value("limit")
+            .and_then(|limit| limit.parse().ok());
+        let limit = limit.unwrap_or(DEFAULT_HITS);
         let mut asks = Vec::new();
-        for (at, child) in self.children.iter().enumerate() {
+        for (at, child) in self.members.iter().enumerate() {
             let own: Vec<String> = wanted
                 .iter()
-                .filter(|stream| child.grants(stream))
+                .filter(|stream| child.has_stream(stream))
                 .map(|stream| (*stream).to_owned())
                 .collect();
             if own.is_empty() && !wanted.is_empty() {
                 continue;
             }
-            let ask = ask.without("streams").without("streams[]");
-            asks.push((at, ask.each("streams", &own)));
+            let ask = ask.without_param("streams").without_param("streams[]");
+            asks.push((at, ask.with_values("streams", &own)));
         }
         if asks.is_empty() {
-            return Ok(nobody(ask, wanted.first().copied()));
+            return Ok(no_member(&self.members, ask, wanted.first().copied()));
         }
-        let (bodies, warnings) = self.sorted(self.of_all(asks).await)?;
-        Ok(Said::json(200, self.merged(ask, bodies, &warnings, limit)))
+        let (bodies, warnings) = self.split_failures(self.get_from_all(asks).await)?;
+        Ok(ProviderResponse::json(
+            200,
+            self.merge_hits(ask, bodies, &warnings, limit),
+        ))
     }
 
-    /// The hits of several searches, turn by turn.
-    fn merged(
+    /// Merges the hits of several searches round-robin.
+    fn merge_hits(
         &self,
-        ask: &Ask,
+        ask: &ProviderRequest,
         bodies: Vec<(usize, Value)>,
         warnings: &[Value],
         limit: usize,
@@ -399,7 +420,7 @@ impl Package {
         for (at, mut body) in bodies {
             has_more |= body["has_more"] == true;
             recall.push(body["meta"]["recall"].take());
-            each.push((at, taken_rows(&mut body).into_iter()));
+            each.push((at, take_rows(&mut body).into_iter()));
         }
         let mut all = Vec::new();
         let mut seen = HashSet::new();
@@ -408,7 +429,7 @@ impl Package {
                 let Some(mut hit) = rest.next() else {
                     return false;
                 };
-                let tag = self.children[*at].tag(hit["connection_id"].as_str());
+                let tag = self.members[*at].source_tag(hit["connection_id"].as_str());
                 for name in ["connection_id", "connector_key", "display_name"] {
                     if hit.get(name).is_none_or(Value::is_null) && !tag[name].is_null() {
                         hit[name] = tag[name].clone();
@@ -449,9 +470,9 @@ impl Package {
             "object": "list", "url": format!("/{}", ask.segments.join("/")), "has_more": has_more,
             "meta": {
                 "count": {"kind": "none"},
-                "recall": merged_recall(&recall),
+                "recall": merge_recall(&recall),
                 "package": {
-                    "member_count": self.children.len(), "fanout_limit": limit, "merged_hit_count": merged,
+                    "member_count": self.members.len(), "fanout_limit": limit, "merged_hit_count": merged,
                     "returned_hit_count": all.len(), "partial": !warnings.is_empty(), "source_mix": mix,
                 },
                 "warnings": warnings,
@@ -461,16 +482,16 @@ impl Package {
     }
 }
 
-/// Takes the rows out of a list of ours.
-fn taken_rows(body: &mut Value) -> Vec<Value> {
+/// Takes the rows out of a list response.
+fn take_rows(body: &mut Value) -> Vec<Value> {
     match body["data"].take() {
         Value::Array(rows) => rows,
         _ => Vec::new(),
     }
 }
 
-/// How complete several searches are together.
-fn merged_recall(each: &[Value]) -> Value {
+/// Merges the recall metadata of several searches.
+fn merge_recall(each: &[Value]) -> Value {
     let sum = |name: &str| -> u64 { each.iter().filter_map(|one| one[name].as_u64()).sum() };
     let windowed = each
         .iter()
@@ -486,19 +507,19 @@ fn merged_recall(each: &[Value]) -> Value {
     })
 }
 
-fn unavailable(children: &[&Child]) -> Vec<Value> {
-    let all = children.iter().flat_map(|child| child.unavailable());
-    all.take(MAX_NAMED).collect()
+fn unavailable_sources(children: &[&PackageMember]) -> Vec<Value> {
+    let all = children.iter().flat_map(|child| child.unavailable_tags());
+    all.take(MAX_LISTED_CONNECTIONS).collect()
 }
 
-fn status(child: &Child) -> u16 {
-    let code = child.standing.as_ref().err().map(Fault::code);
+fn member_status(child: &PackageMember) -> u16 {
+    let code = child.reader.as_ref().err().map(Fault::code);
     code.map_or(500, rung_fault::Code::http_status)
 }
 
-fn refused(child: &Child) -> Value {
+fn member_error(child: &PackageMember) -> Value {
     let mut error = child
-        .standing
+        .reader
         .as_ref()
         .err()
         .map_or(Value::Null, |fault| fault.body(Face::Pdpp)["error"].take());
@@ -507,56 +528,98 @@ fn refused(child: &Child) -> Value {
     error
 }
 
-fn error(status: u16, code: &str, message: &str) -> Said {
+fn error_response(status: u16, code: &str, message: &str) -> ProviderResponse {
+    ProviderResponse::json(status, error_body(status, code, message))
+}
+
+fn error_body(status: u16, code: &str, message: &str) -> Value {
     let kind = match status {
         400 => "invalid_request_error",
         403 => "permission_error",
         404 => "not_found_error",
         _ => "api_error",
     };
-    Said::json(
-        status,
-        json!({"error": {"type": kind, "code": code, "message": message}}),
-    )
+    json!({"error": {"type": kind, "code": code, "message": message}})
 }
 
-fn nobody(ask: &Ask, stream: Option<&str>) -> Said {
-    match (ask.one("connection_id"), stream) {
-        (Some(_), _) => error(
+/// Lists the names, as a hint that proposes them.
+fn similar_hint<'k>(unknown: &str, known: impl IntoIterator<Item = &'k str>) -> Option<String> {
+    let known: BTreeSet<&str> = known.into_iter().collect();
+    let names = rung_records::similar_names(unknown, known)?;
+    Some(format!("did you mean {names}?"))
+}
+
+/// Returns the error for a request that concerns no member, with similar names that are granted.
+fn no_member(
+    members: &[PackageMember],
+    ask: &ProviderRequest,
+    stream: Option<&str>,
+) -> ProviderResponse {
+    let connection = ask.first_value("connection_id");
+    let granted = || members.iter().flat_map(|child| &child.streams);
+    let has = |ids: &[String], id: &str| ids.iter().any(|own| own == id);
+    let hint = match (connection, stream) {
+        (Some(id), Some(stream)) if granted().any(|(_, ids)| has(ids, id)) => {
+            let names = granted().filter(|(_, ids)| has(ids, id));
+            let similar = similar_hint(stream, names.map(|(name, _)| name.as_str()));
+            similar.map(|similar| format!("the connection has no stream {stream}; {similar}"))
+        }
+        (Some(id), _) => {
+            let ids = granted().flat_map(|(_, ids)| ids);
+            similar_hint(id, ids.map(String::as_str))
+        }
+        (None, Some(stream)) => similar_hint(stream, granted().map(|(name, _)| name.as_str())),
+        (None, None) => None,
+    };
+    let hint = hint.unwrap_or_else(|| {
+        "call `schema`: it lists the granted streams and their connections".to_owned()
+    });
+    let mut body = no_member_error(connection, stream);
+    body["error"]["hint"] = json!(hint);
+    let status = match (connection, stream) {
+        (None, Some(_)) => 403,
+        _ => 404,
+    };
+    ProviderResponse::json(status, body)
+}
+
+fn no_member_error(connection: Option<&str>, stream: Option<&str>) -> Value {
+    match (connection, stream) {
+        (Some(_), _) => error_body(
             404,
             "not_found",
-            "no connection of these grants has this id",
+            "no connection in these grants has this id",
         ),
-        (None, Some(_)) => error(
+        (None, Some(_)) => error_body(
             403,
             "grant_stream_not_allowed",
             "the stream is in none of these grants",
         ),
-        (None, None) => error(404, "not_found", "there is nothing of the kind"),
+        (None, None) => error_body(404, "not_found", "nothing was found"),
     }
 }
 
-/// The refusal to choose, with what there is to choose from: what can be read, and apart from it what cannot.
-fn ambiguous(about: &[&Child], code: &str, why: &str) -> Said {
-    let usable = about.iter().filter(|child| child.standing.is_ok());
-    let all: Vec<Value> = usable.flat_map(|child| child.tags()).collect();
+/// Returns the error for an ambiguous request, with the sources to choose from and, separately, those that cannot be read.
+fn ambiguous_error(about: &[&PackageMember], code: &str, why: &str) -> ProviderResponse {
+    let usable = about.iter().filter(|child| child.reader.is_ok());
+    let all: Vec<Value> = usable.flat_map(|child| child.source_tags()).collect();
     let count = all.len();
     let mut error = json!({
         "type": "api_error", "code": code,
         "message": format!("{why}: name one with connection_id"),
-        "available_connections": all.into_iter().take(MAX_NAMED).collect::<Vec<_>>(),
+        "available_connections": all.into_iter().take(MAX_LISTED_CONNECTIONS).collect::<Vec<_>>(),
         "available_connection_count": count,
         "retry_with": "connection_id",
     });
-    if count > MAX_NAMED {
+    if count > MAX_LISTED_CONNECTIONS {
         error["available_connections_truncated"] = json!(true);
-        error["available_connections_omitted"] = json!(count - MAX_NAMED);
-        error["discovery_hint"] = json!("`schema` names all of them");
+        error["available_connections_omitted"] = json!(count - MAX_LISTED_CONNECTIONS);
+        error["discovery_hint"] = json!("`schema` lists all connections");
     }
-    let gone = unavailable(about);
+    let gone = unavailable_sources(about);
     if !gone.is_empty() {
         error["unavailable_connections"] = json!(gone);
-        error["hint"] = json!("what is unavailable has to be approved by the owner again");
+        error["hint"] = json!("ask the owner to approve the unavailable connections again");
     }
-    Said::json(409, json!({ "error": error }))
+    ProviderResponse::json(409, json!({ "error": error }))
 }

@@ -1,22 +1,22 @@
 //! A page of records within a budget.
 //!
-//! What fits goes out as the provider gave it. What does not is brought down in an order that costs the reader least: long
-//! texts become previews, each listed with how to read on; then what is said of them is said in fewer words; then
-//! there are fewer records on the page. Names, cursors and short fields are never touched.
+//! A page that fits is sent as the provider sent it. Otherwise it is reduced in the order that costs the reader least: long texts
+//! become previews, each listed with its continuation; then the listing gets shorter; then the page has fewer records. Names,
+//! cursors and short fields are never changed.
 
 use rung_ladder::{Budget, Measure, Path, fit, json_bytes, json_string_bytes};
-use rung_tool::{Reply, written};
+use rung_tool::{Reply, to_raw_json};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::binary::is_base64;
 use super::id::{RecordId, RecordNames, WindowId};
-use super::json::{Json, Members, Verbatim};
+use super::json::{Json, JsonObject, RawJson};
 use super::ladder::{Known, LONG_CHARS, Ladder, MAX_RECORDS, identity, is_cut};
 use super::longs::{Costs, Longs, MOST_CHARS};
 use super::short::{preview, shorten};
 use super::text::json_text;
-use super::{Asking, Structured};
+use super::{Asking, StructuredReply};
 
 /// Bytes of a list or an object in a record that is too large by itself.
 const MOST_JSON_BYTES: usize = 256;
@@ -133,7 +133,7 @@ fn is_plain(row: &Json<'_>) -> bool {
 /// Bytes that a row takes once the texts and lists of its fields are cut, with what is said of each of them.
 fn shrunk_row(row: &Json<'_>, chars: usize) -> usize {
     let enveloped = row.get("data").is_some_and(Json::is_object);
-    let own = row.as_object().into_iter().flat_map(Members::iter);
+    let own = row.as_object().into_iter().flat_map(JsonObject::iter);
     let each = own.map(|(name, value)| match value {
         Json::Object(data) if name == "data" => {
             let fields = data.iter();
@@ -157,13 +157,15 @@ fn shrunk_field(name: &str, value: &Json<'_>, enveloped: bool, chars: usize) -> 
         Json::String(text) if is_cut(text, chars) => {
             around + json_string_bytes(&preview(text, chars)) + LISTED_BYTES
         }
-        Json::Array(_) | Json::Object(_) if enveloped => around + value.bytes().min(LIST_BYTES),
-        value => around + value.bytes(),
+        Json::Array(_) | Json::Object(_) if enveloped => {
+            around + value.json_bytes().min(LIST_BYTES)
+        }
+        value => around + value.json_bytes(),
     }
 }
 
 fn whole_member(name: &str, value: &Json<'_>) -> usize {
-    name.len() + 4 + value.bytes()
+    name.len() + 4 + value.json_bytes()
 }
 
 /// Lists the fields whose lists and objects were cut.
@@ -208,37 +210,37 @@ impl<'a> Page<'a> {
     }
 
     fn list(&self) -> &[Json<'_>] {
-        let rows = self.body.at(self.rows).and_then(Json::as_array);
+        let rows = self.body.pointer(self.rows).and_then(Json::as_array);
         rows.unwrap_or_default()
     }
 
-    fn structured<D>(&self, data: D, ladder: Option<Box<RawValue>>) -> Structured<'a, D> {
+    fn structured<D>(&self, data: D, ladder: Option<Box<RawValue>>) -> StructuredReply<'a, D> {
         let further = ladder.map(|ladder| ("content_ladder", ladder));
         self.asking.structured(data, further, self.request_id)
     }
 
     /// Cuts texts to so many code points.
     fn shorten(&mut self, chars: usize) {
-        if let Some(Json::Array(rows)) = self.body.at_mut(self.rows) {
+        if let Some(Json::Array(rows)) = self.body.pointer_mut(self.rows) {
             for row in rows {
                 shorten(row, self.known, chars);
             }
         }
     }
 
-    /// What programs are told, of the page as it is.
+    /// Returns the structured content of the page as it is.
     fn told(&self, ladder: Option<Box<RawValue>>) -> Box<RawValue> {
         const DATA: &str = "{\"data\":";
-        let around = written(&self.structured(Value::Null, ladder));
+        let around = to_raw_json(&self.structured(Value::Null, ladder));
         let rest = &around.get()[DATA.len() + "null".len()..];
         let mut told = String::with_capacity(self.asking.usual_bytes());
         told.push_str(DATA);
         self.body.write(&mut told);
         told.push_str(rest);
-        written(&Verbatim::of(told))
+        to_raw_json(&RawJson::new(told))
     }
 
-    /// The reply, or how many records fewer would fit.
+    /// Returns the reply, or a guess of how many records would fit.
     pub(super) fn reply(mut self, words: Words<'_>) -> Result<Reply, TooMany> {
         let (asking, budget) = (self.asking, self.asking.usual_bytes());
         if !asking.call.rendering.structured {
@@ -248,7 +250,7 @@ impl<'a> Page<'a> {
         if !binary && self.body.is_larger(budget) {
             return self.brought_down(words, budget);
         }
-        let body_bytes = self.body.bytes();
+        let body_bytes = self.body.json_bytes();
         let plain = self.list().iter().all(is_plain);
         // There is nothing to say of texts that are short.
         let rows = if plain { &[] } else { self.list() };
@@ -263,7 +265,7 @@ impl<'a> Page<'a> {
             return self.brought_down(words, budget);
         }
         let ladder = longs.ladder(self.kind, usize::MAX, self.ladder(), true);
-        let mut ladder = ladder.map(|ladder| written(&ladder));
+        let mut ladder = ladder.map(|ladder| to_raw_json(&ladder));
         let room = Room::of(MANNERS[0].text_chars);
         let (text, windows, _) = words(&self.body, self.list(), room);
         let around = self.structured(Value::Null, ladder.clone());
@@ -278,7 +280,7 @@ impl<'a> Page<'a> {
         Ok(reply)
     }
 
-    /// For whoever reads words alone: every record is told, so that the cursor leads on from what was told.
+    /// Returns a reply without structured content: every record is in the text, so that the cursor continues after the last one.
     fn in_words(self, words: Words<'_>, budget: usize) -> Result<Reply, TooMany> {
         let rows = self.list().len();
         // A record is told by its id at least, and by how to read on.
@@ -321,7 +323,7 @@ impl<'a> Page<'a> {
         let found = {
             let longs = Longs::of(self.list(), self.known);
             let costs = Costs::of(&longs);
-            let body_bytes = self.body.bytes().saturating_sub(costs.given());
+            let body_bytes = self.body.json_bytes().saturating_sub(costs.given());
             let mut found = None;
             for manner in MANNERS {
                 let told = |chars: usize, ladder: Ladder<'_>| {
@@ -358,7 +360,7 @@ impl<'a> Page<'a> {
                     continue;
                 }
                 let windows = &windows[..windows.len().min(manner.links)];
-                let nothing = written(&Value::Null);
+                let nothing = to_raw_json(&Value::Null);
                 let structured = self.structured(Value::Null, Some(nothing));
                 let reply = self.asking.reply(text, &structured, windows);
                 let around = reply.bytes();
@@ -378,7 +380,8 @@ impl<'a> Page<'a> {
                     }
                 }
                 // What is reckoned is close; what is sent is measured.
-                let ladder = |chars: usize| told(chars, self.ladder()).map(|told| written(&told));
+                let ladder =
+                    |chars: usize| told(chars, self.ladder()).map(|told| to_raw_json(&told));
                 let whole = |chars: usize, ladder: &Option<Box<RawValue>>| {
                     let listed = ladder.as_ref().map_or("null", |ladder| ladder.get());
                     around + body_bytes + costs.bytes(chars) + listed.len()
@@ -405,8 +408,8 @@ impl<'a> Page<'a> {
             // What is left of the budget, for records of the size that these have.
             let shared = self
                 .body
-                .bytes()
-                .saturating_sub(self.body.at(self.rows).map_or(2, Json::bytes))
+                .json_bytes()
+                .saturating_sub(self.body.pointer(self.rows).map_or(2, Json::json_bytes))
                 + 1_200;
             let each = smallest.saturating_sub(shared) / rows;
             let try_with = budget.saturating_sub(shared) / each.max(1);
@@ -425,7 +428,7 @@ impl<'a> Page<'a> {
             return 0;
         }
         let told = self.list().iter().take(TOLD_ROWS);
-        let told: usize = told.map(Json::bytes).sum();
+        let told: usize = told.map(Json::json_bytes).sum();
         let links = if self.asking.options.links && self.asking.call.rendering.links {
             manner.links.min(self.list().len())
         } else {
@@ -458,7 +461,7 @@ impl<'a> Page<'a> {
         for _ in 0..MAX_RECKONINGS {
             self.body = whole.clone();
             let ladder = self.left_over(room, manner.least_chars);
-            let ladder = ladder.as_ref().map(written);
+            let ladder = ladder.as_ref().map(to_raw_json);
             self.shorten(manner.least_chars);
             reply.structured_content = Some(self.told(ladder));
             let over = reply.bytes().saturating_sub(budget);
@@ -469,7 +472,7 @@ impl<'a> Page<'a> {
         }
         self.body = whole;
         let ladder = self.left_over(0, manner.least_chars);
-        let ladder = ladder.as_ref().map(written);
+        let ladder = ladder.as_ref().map(to_raw_json);
         self.shorten(manner.least_chars);
         reply.structured_content = Some(self.told(ladder));
         reply
@@ -494,7 +497,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Leaves out as much as does not fit, and cuts lists and objects. What is said of that, and of the texts that are cut.
+    /// Leaves out what does not fit, and cuts arrays and objects. Returns the ladder of that and of the cut texts.
     fn left_over(&mut self, room: usize, chars: usize) -> Option<Value> {
         let omitted = self.leave_out(room, chars);
         let longs = Longs::of(self.list(), self.known);
@@ -508,12 +511,12 @@ impl<'a> Page<'a> {
         ladder
     }
 
-    /// Leaves out what does not fit into so many bytes once it is cut: of one record its largest fields, of several the last
-    /// ones. What was left out.
+    /// Leaves out what does not fit into `room` bytes once it is cut: the largest fields of a single record, the last of several
+    /// records. Returns what was left out.
     fn leave_out(&mut self, room: usize, chars: usize) -> Value {
         let known = self.known;
         let most_names = OMITTED_NAMES.min(self.asking.usual_bytes() / OMITTED_SHARE);
-        let Some(Json::Array(rows)) = self.body.at_mut(self.rows) else {
+        let Some(Json::Array(rows)) = self.body.pointer_mut(self.rows) else {
             return Value::Null;
         };
         let mut names = Vec::new();
@@ -529,14 +532,14 @@ impl<'a> Page<'a> {
             if kept == all {
                 return Value::Null;
             }
-            return json!({"records": all - kept, "why": "the provider gave more than it was asked for", "read": "ask for fewer with limit or filter"});
+            return json!({"records": all - kept, "why": "the provider returned more than was requested", "read": "request fewer with limit or filter"});
         }
         let Some(row) = rows.first_mut() else {
             return Value::Null;
         };
-        let id = identity(row, known).map(RecordNames::shown);
+        let id = identity(row, known).map(RecordNames::to_id_string);
         let mut over = shrunk_row(row, chars).saturating_sub(room);
-        let mut drop_from = |members: &mut Members<'_>, kept: &[&str], enveloped: bool| {
+        let mut drop_from = |members: &mut JsonObject<'_>, kept: &[&str], enveloped: bool| {
             let mut sizes: Vec<(usize, String)> = members
                 .iter()
                 .filter(|(name, _)| !kept.contains(name))
@@ -576,7 +579,7 @@ impl<'a> Page<'a> {
     fn cut_lists(&mut self, max_bytes: usize) -> Vec<(RecordId, String, usize)> {
         let known = self.known;
         let mut cut = Vec::new();
-        let Some(Json::Array(rows)) = self.body.at_mut(self.rows) else {
+        let Some(Json::Array(rows)) = self.body.pointer_mut(self.rows) else {
             return cut;
         };
         for row in rows {
@@ -591,7 +594,7 @@ impl<'a> Page<'a> {
             });
             for (name, value) in lists {
                 let size = json_text(value).chars().count();
-                if size <= max_bytes || super::binary::described(value).is_some() {
+                if size <= max_bytes || super::binary::describe_binary(value).is_some() {
                     continue;
                 }
                 if let Ok(fitted) = fit(&value.to_value(), &Path::root(), &Budget::bytes(max_bytes))
@@ -604,13 +607,13 @@ impl<'a> Page<'a> {
         cut
     }
 
-    /// Says once what every row says again: by which other name its source is known, and what it is called.
+    /// Moves the display names, which every row repeats, to the page, and removes redundant members.
     fn say_once(&mut self) {
         if let Some(body) = self.body.as_object_mut() {
             body.remove("links");
         }
-        let mut names = Members::default();
-        if let Some(Json::Array(rows)) = self.body.at_mut(self.rows) {
+        let mut names = JsonObject::default();
+        if let Some(Json::Array(rows)) = self.body.pointer_mut(self.rows) {
             for row in rows.iter_mut().filter_map(Json::as_object_mut) {
                 let Some(connection) = row.get("connection_id").and_then(Json::as_str) else {
                     continue;

@@ -1,4 +1,4 @@
-//! Whoever has the records: asked over HTTP, or within this process. Everything is read through it and nothing around it.
+//! A provider of records: remote over HTTP, or within this process. Tools read records through it alone.
 
 use std::sync::Arc;
 
@@ -7,108 +7,110 @@ use rung_auth::Permit;
 use rung_fault::{Code, Fault};
 use serde_json::Value;
 
-use super::ask::Ask;
-use super::json::{Json, Unread};
-use super::own::{Own, Reader};
-use super::package::Package;
-use super::refusal::Refusal;
-use super::remote::{Credential, Remote};
+use super::json::{Json, JsonError};
+use super::local::{GrantReader, LocalProvider};
+use super::package::GrantPackage;
+use super::provider_error::ProviderError;
+use super::provider_request::ProviderRequest;
+use super::remote::{RemoteCredential, RemoteProvider};
 
-/// Bytes of an answer that are taken in.
-pub(super) const MAX_BYTES: usize = 16 << 20;
+/// Bytes of a response, at most.
+pub(super) const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
-/// Values of an answer: each takes many times as much memory as it has bytes.
+/// Values of a response, at most: in memory, a value takes many times its bytes.
 const MAX_VALUES: usize = 400_000;
-/// Bytes of a request.
-const MAX_ASKED_BYTES: usize = 16 << 10;
+/// Bytes of a request target, at most.
+const MAX_REQUEST_BYTES: usize = 16 << 10;
 
-/// An answer.
+/// A response, by its media type.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct ProviderResponse {
     pub(super) status: u16,
     pub(super) request_id: Option<String>,
-    pub(super) content: Content,
+    pub(super) content: ResponseContent,
 }
 
-/// What it holds, by what it says that it holds.
+/// The body of a response, by its declared media type.
 #[derive(Debug)]
-pub(super) enum Content {
-    Json(Body),
+pub(super) enum ResponseContent {
+    Json(JsonBody),
     Bytes { kind: String, bytes: Bytes },
 }
 
-/// JSON, as it came or as it was made here.
+/// A JSON body, as received or as built here.
 #[derive(Debug)]
-pub(super) enum Body {
-    /// As it came: whoever wants to know what it says reads it where it lies.
-    Unread(Bytes),
-    Made(Value),
+pub(super) enum JsonBody {
+    /// As received; parsed on demand, borrowing from the bytes.
+    Raw(Bytes),
+    Parsed(Value),
 }
 
-impl Body {
-    pub(super) fn read(&self) -> Result<Json<'_>, Refusal> {
+impl JsonBody {
+    pub(super) fn parse(&self) -> Result<Json<'_>, ProviderError> {
         match self {
-            Self::Unread(bytes) => super::json::read(bytes).map_err(|error| match error {
-                Unread::TooDeep => {
+            Self::Raw(bytes) => super::json::parse(bytes).map_err(|error| match error {
+                JsonError::TooDeep => {
                     let fault = Fault::new(
                         Code::SourceFailed,
-                        format!("the provider's answer cannot be passed on: {error}"),
+                        format!("the provider's response cannot be passed on: {error}"),
                     );
                     fault
-                        .with_hint("ask for less: name the fields that are wanted, with fields")
+                        .with_hint("request less: name the needed fields in fields")
                         .into()
                 }
-                Unread::NotText(_) | Unread::NotJson(_) => Refusal::new(
+                JsonError::NotUtf8(_) | JsonError::NotJson(_) => ProviderError::new(
                     Code::SourceFailed,
-                    format!("the provider's answer says that it is JSON, and is not: {error}"),
+                    format!(
+                        "the provider's response is declared as JSON but is not valid JSON: {error}"
+                    ),
                 ),
             }),
-            Self::Made(value) => Ok(value.into()),
+            Self::Parsed(value) => Ok(value.into()),
         }
     }
 
-    /// What an error says: also of one that cannot be read whole, nobody is left without its code.
-    pub(super) fn read_error(&self) -> Result<Json<'_>, Unread> {
+    /// Parses an error body. Values that are nested too deep are replaced, so that the error code is always available.
+    pub(super) fn parse_shallow(&self) -> Result<Json<'_>, JsonError> {
         match self {
-            Self::Unread(bytes) => super::json::read_shallow(bytes),
-            Self::Made(value) => Ok(value.into()),
+            Self::Raw(bytes) => super::json::parse_shallow(bytes),
+            Self::Parsed(value) => Ok(value.into()),
         }
     }
 }
 
-impl Said {
-    /// An answer in JSON, made here.
+impl ProviderResponse {
+    /// Builds a JSON response.
     pub(super) fn json(status: u16, body: Value) -> Self {
         Self {
             status,
             request_id: None,
-            content: Content::Json(Body::Made(body)),
+            content: ResponseContent::Json(JsonBody::Parsed(body)),
         }
     }
 
-    /// Takes in an answer's body.
-    pub(super) fn of(
+    /// Builds a response from its status, media type and body.
+    pub(super) fn from_http(
         status: u16,
         kind: &str,
         request_id: Option<String>,
         bytes: Bytes,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, ProviderError> {
         let essence = kind.split(';').next().unwrap_or_default();
         let essence = essence.trim().to_ascii_lowercase();
         let json = matches!(essence.as_str(), "application/json" | "text/json");
         let json = json || essence.ends_with("+json");
-        // Commas in texts are told from others only where there are so many.
-        if json && commas(&bytes) > MAX_VALUES && commas_between(&bytes) > MAX_VALUES {
-            let why = format!("the provider's answer has more than {MAX_VALUES} values");
+        // Commas within strings are only excluded where there are that many commas.
+        if json && count_commas(&bytes) > MAX_VALUES && count_separators(&bytes) > MAX_VALUES {
+            let why = format!("the provider's response has more than {MAX_VALUES} values");
             let fault = Fault::new(Code::SourceFailed, why);
             return Err(fault
-                .with_hint("ask for less: a smaller limit, or fewer fields")
+                .with_hint("request less: a smaller limit or fewer fields")
                 .into());
         }
         let content = if json {
-            Content::Json(Body::Unread(bytes))
+            ResponseContent::Json(JsonBody::Raw(bytes))
         } else {
-            Content::Bytes {
+            ResponseContent::Bytes {
                 kind: rung_ladder::head(&essence, 100).to_owned(),
                 bytes,
             }
@@ -125,15 +127,15 @@ impl Said {
     }
 }
 
-fn commas(bytes: &[u8]) -> usize {
+fn count_commas(bytes: &[u8]) -> usize {
     memchr::memchr_iter(b',', bytes).count()
 }
 
-/// The commas of some JSON that part values, not those in its texts.
-fn commas_between(json: &[u8]) -> usize {
+/// Counts the commas of a JSON text that separate values, not those within strings.
+fn count_separators(json: &[u8]) -> usize {
     let (mut count, mut rest) = (0, json);
     while let Some(quote) = memchr::memchr(b'"', rest) {
-        count += commas(&rest[..quote]);
+        count += count_commas(&rest[..quote]);
         rest = &rest[quote + 1..];
         while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
             let escape = rest[at] == b'\\';
@@ -143,143 +145,154 @@ fn commas_between(json: &[u8]) -> usize {
             }
         }
     }
-    count + commas(rest)
+    count + count_commas(rest)
 }
 
-/// What was asked for.
+/// A successful JSON response.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct JsonResponse {
     status: u16,
-    body: Body,
+    body: JsonBody,
     pub(super) request_id: Option<String>,
 }
 
-impl Answer {
-    /// What it says.
-    pub(super) fn body(&self) -> Result<Json<'_>, Refusal> {
-        let body = self.body.read()?;
+impl JsonResponse {
+    /// Parses the body, which must be an object or an array.
+    pub(super) fn body(&self) -> Result<Json<'_>, ProviderError> {
+        let body = self.body.parse()?;
         if body.is_object() || body.is_array() {
             return Ok(body);
         }
-        Err(Refusal::new(
+        Err(ProviderError::new(
             Code::SourceFailed,
-            format!("the provider answered {} with nothing in it", self.status),
+            format!("the provider returned {} with an empty body", self.status),
         ))
     }
 }
 
-/// Whoever has the records, for one call.
+/// The provider of one call.
 pub(super) enum Provider {
-    Remote(Arc<Remote>, Arc<Credential>),
-    Own(Reader),
-    Package(Package),
-    /// One that says the same to everybody.
+    Remote(Arc<RemoteProvider>, Arc<RemoteCredential>),
+    Local(GrantReader),
+    Package(GrantPackage),
+    /// Returns the same body to every request.
     #[cfg(fuzzing)]
     Canned(bytes::Bytes),
 }
 
 impl Provider {
-    /// Where it is, as it is told to others.
+    /// Returns the public URL.
     pub(super) fn url(&self) -> &str {
         match self {
             Self::Remote(remote, _) => remote.url(),
-            Self::Own(reader) => reader.url(),
+            Self::Local(reader) => reader.url(),
             Self::Package(package) => package.url(),
             #[cfg(fuzzing)]
             Self::Canned(_) => "http://canned.example",
         }
     }
 
-    /// What cursors are bound to.
+    /// Returns the grant or package id that cursors are bound to; for a token without a known grant, its digest.
     pub(super) fn authority(&self) -> &str {
         match self {
             Self::Remote(_, credential) => &credential.authority,
-            Self::Own(reader) => reader.grant_id(),
+            Self::Local(reader) => reader.grant_id(),
             Self::Package(package) => package.id(),
             #[cfg(fuzzing)]
             Self::Canned(_) => "canned",
         }
     }
 
-    /// Asks, and takes whatever comes.
-    pub(super) async fn get(&self, ask: &Ask) -> Result<Said, Refusal> {
-        if ask.target().len() > MAX_ASKED_BYTES {
-            let why = "the arguments are longer than a request may be";
-            return Err(Refusal::new(Code::InvalidArguments, why));
+    /// Sends a request and returns the response, whatever its status.
+    pub(super) async fn get(
+        &self,
+        ask: &ProviderRequest,
+    ) -> Result<ProviderResponse, ProviderError> {
+        if ask.target().len() > MAX_REQUEST_BYTES {
+            let why = "the arguments are too long for a request";
+            return Err(ProviderError::new(Code::InvalidArguments, why));
         }
         match self {
             Self::Remote(remote, credential) => remote.get(credential, ask).await,
-            Self::Own(reader) => reader.get(ask).await,
+            Self::Local(reader) => reader.get(ask).await,
             Self::Package(package) => package.get(ask).await,
             #[cfg(fuzzing)]
-            Self::Canned(bytes) => Said::of(200, "application/json", None, bytes.clone()),
+            Self::Canned(bytes) => {
+                ProviderResponse::from_http(200, "application/json", None, bytes.clone())
+            }
         }
     }
 
-    /// Asks for something that is JSON.
-    pub(super) async fn read(&self, ask: &Ask) -> Result<Answer, Refusal> {
-        read(self.get(ask).await?)
+    /// Sends a request that must succeed with JSON.
+    pub(super) async fn get_json(
+        &self,
+        ask: &ProviderRequest,
+    ) -> Result<JsonResponse, ProviderError> {
+        require_json(self.get(ask).await?)
     }
 }
 
-/// An answer that is what was asked for.
-pub(super) fn read(said: Said) -> Result<Answer, Refusal> {
+/// Returns the JSON of a successful response.
+pub(super) fn require_json(said: ProviderResponse) -> Result<JsonResponse, ProviderError> {
     if !said.is_success() {
-        return Err(Refusal::of(said));
+        return Err(ProviderError::from_response(said));
     }
     match said.content {
-        Content::Json(body) => Ok(Answer {
+        ResponseContent::Json(body) => Ok(JsonResponse {
             status: said.status,
             body,
             request_id: said.request_id,
         }),
-        Content::Bytes { kind, .. } => Err(Refusal::new(
+        ResponseContent::Bytes { kind, .. } => Err(ProviderError::new(
             Code::SourceFailed,
             format!(
-                "the provider answered {} with {kind:?}, not with JSON",
+                "the provider returned {} with {kind:?}, not JSON",
                 said.status
             ),
         )),
     }
 }
 
-/// The ways to the records.
-pub(super) enum Providers {
-    Remote(Arc<Remote>),
-    Own(Arc<Own>),
+/// The backend of the tools, from which each call gets its provider.
+pub(super) enum ProviderBackend {
+    Remote(Arc<RemoteProvider>),
+    Local(Arc<LocalProvider>),
     #[cfg(fuzzing)]
     Canned(bytes::Bytes),
 }
 
-impl Providers {
-    /// Where the records are, as is told to others.
+impl ProviderBackend {
+    /// Returns the public URL of the records.
     pub(super) fn url(&self) -> &str {
         match self {
             Self::Remote(remote) => remote.url(),
-            Self::Own(own) => own.url(),
+            Self::Local(own) => own.url(),
             #[cfg(fuzzing)]
             Self::Canned(_) => "http://canned.example",
         }
     }
 
-    /// Whether there is anything for whoever has this permit.
+    /// True if the permit has any grant of personal data. Always true for a remote provider.
     pub(super) async fn has_any(&self, permit: &Permit) -> Result<bool, Fault> {
         match self {
             Self::Remote(_) => Ok(true),
-            Self::Own(own) => Ok(!own.members(permit).await?.is_empty()),
+            Self::Local(own) => Ok(!own.members(permit).await?.is_empty()),
             #[cfg(fuzzing)]
             Self::Canned(_) => Ok(true),
         }
     }
 
-    /// Whoever has the records that this permit is for.
-    pub(super) async fn of(&self, permit: &Permit) -> Result<Option<Provider>, Refusal> {
+    /// Returns the provider for a permit, or `None` if the permit has no grant of personal data.
+    pub(super) async fn provider_for(
+        &self,
+        permit: &Permit,
+    ) -> Result<Option<Provider>, ProviderError> {
         match self {
             Self::Remote(remote) => {
                 let credential = remote.credential().await?;
                 Ok(Some(Provider::Remote(remote.clone(), credential)))
             }
-            Self::Own(own) => own.provider(permit).await,
+            Self::Local(own) => own.provider(permit).await,
             #[cfg(fuzzing)]
             Self::Canned(bytes) => Ok(Some(Provider::Canned(bytes.clone()))),
         }
@@ -299,7 +312,7 @@ mod tests {
             (r#"["\"",",\\",",\\\",",1]"#, 3),
             (r#"["never over, \"#, 0),
         ] {
-            assert_eq!(commas_between(json.as_bytes()), count, "{json}");
+            assert_eq!(count_separators(json.as_bytes()), count, "{json}");
         }
     }
 }

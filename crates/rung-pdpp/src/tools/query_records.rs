@@ -1,36 +1,36 @@
-//! `query_records`: a page of a stream.
+//! `query_records`: a page of a stream's records.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use rung_fault::Code;
-use rung_tool::{Pending, Reply};
+use rung_tool::{BoxFuture, Reply};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::ask::Ask;
 use super::filter::{expand_limit_pairs, filter_pairs};
 use super::id::{RecordNames, WindowId, check_name};
-use super::json::{Json, Members, Text};
+use super::json::{Json, JsonObject, JsonText};
 use super::ladder::{Known, SHORT_CHARS, fields, identity, is_cut};
-use super::list::{cursor, most_that_fit, records_at, told, without_cursor};
+use super::list_body::{cursor_json, envelope_member, most_that_fit, records_at, remove_cursor};
 use super::longs::Longs;
 use super::page::{InWords, Page, Room, TooMany};
-use super::refusal::Refusal;
+use super::provider_error::ProviderError;
+use super::provider_request::ProviderRequest;
 use super::short::{short_row, shorten_fields, shorten_within};
 use super::text::{cut, is_longer, json_text};
-use super::{Asking, Definition, read_input, window};
+use super::{Asking, Definition, parse_input, window};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "query_records",
     title: "Query records",
-    description: "One page of a stream's records: 25 unless limit says otherwise, 100 at most; go on with next_cursor. Filter with typed \
+    description: "One page of a stream's records, 25 by default; continue with next_cursor. Filter with typed \
                   objects on fields that schema(stream) allows. For counts and sums call aggregate. Long texts become previews; \
-                  content_ladder says how to read on.",
+                  content_ladder says how to read the rest.",
     input,
-    output: || super::wrapped(json!({})),
+    output: || super::wrapped_output(json!({})),
     sized: |_| false,
-    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
 };
 
 fn input() -> Value {
@@ -40,15 +40,15 @@ fn input() -> Value {
         "properties": {
             "stream": super::stream_input(),
             "limit": super::limit_input("Records on the page"),
-            "cursor": text("next_cursor of the page before"),
+            "cursor": text("next_cursor of the previous page"),
             "order": text("asc or desc by the stream's cursor field"),
             "sort": text("[-]cursor_field"),
-            "view": text("A view of the stream, in place of fields"),
+            "view": text("View of the stream, instead of fields"),
             "changes_since": text("next_changes_since of an earlier page, or \"beginning\""),
-            "count": {"enum": ["none", "estimated", "exact"]},
+            "count": {"enum": ["none", "estimated", "exact"], "description": "Count all matches"},
             "filter": super::filter_input(),
             "fields": super::names_input("Only these fields"),
-            "expand": super::names_input("Relations to read along, from expand_capabilities"),
+            "expand": super::names_input("Relations to include, from expand_capabilities"),
             "expand_limit": super::expand_limit_input(),
             "connection_id": super::connection_input(),
         },
@@ -76,8 +76,8 @@ struct Input {
     connection_id: Option<String>,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
-    let input: Input = read_input(given)?;
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
+    let input: Input = parse_input(given)?;
     let stream = check_name("stream", &input.stream)?;
     if let Some(connection) = &input.connection_id {
         check_name("connection_id", connection)?;
@@ -88,19 +88,19 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     if !input.expand.is_empty() {
         check_expand(asking, stream, connection, &input.expand).await?;
     }
-    let ask = Ask::at(&["v1", "streams", stream, "records"])
-        .with("limit", input.limit)
-        .with("cursor", input.cursor)
-        .with("order", input.order)
-        .with("sort", input.sort)
-        .with("view", input.view)
-        .with("changes_since", input.changes_since)
-        .with("count", input.count)
-        .and(filter)
-        .each("fields", &input.fields)
-        .each("expand", &input.expand)
-        .and(expand_limit)
-        .with("connection_id", connection);
+    let ask = ProviderRequest::new(&["v1", "streams", stream, "records"])
+        .with_param("limit", input.limit)
+        .with_param("cursor", input.cursor)
+        .with_param("order", input.order)
+        .with_param("sort", input.sort)
+        .with_param("view", input.view)
+        .with_param("changes_since", input.changes_since)
+        .with_param("count", input.count)
+        .with_pairs(filter)
+        .with_values("fields", &input.fields)
+        .with_values("expand", &input.expand)
+        .with_pairs(expand_limit)
+        .with_param("connection_id", connection);
     let known = Known {
         stream: Some(stream),
         connection,
@@ -110,9 +110,9 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     for tries in 0.. {
         let ask = match limit {
             None => ask.clone(),
-            Some(limit) => ask.without("limit").with("limit", Some(limit)),
+            Some(limit) => ask.without_param("limit").with_param("limit", Some(limit)),
         };
-        let answer = asking.provider.read(&ask).await?;
+        let answer = asking.provider.get_json(&ask).await?;
         let page_of = |body| Page {
             asking,
             rows: records_at(&body),
@@ -123,18 +123,18 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         };
         let words = |shortened: Option<usize>| {
             move |body: &Json<'_>, rows: &[Json<'_>], room: Room| {
-                let telling = Telling {
+                let telling = PageText {
                     stream,
                     known,
                     shortened,
-                    alone,
+                    text_only: alone,
                 };
-                telling.words(body, rows, room)
+                telling.render(body, rows, room)
             }
         };
         let page = page_of(answer.body()?);
         let count = page.count();
-        // A provider that gives more than was asked for will not give less.
+        // A provider that ignores the limit will ignore a smaller one.
         let asked = limit.or(input.limit).unwrap_or(MAX_LIMIT);
         if count > asked || tries == MAX_TRIES {
             return Ok(page.what_fits(&words(limit)));
@@ -143,60 +143,60 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             Ok(reply) => return Ok(reply),
             Err(too_many) => too_many,
         };
-        // The provider's own cursor leads on to the records that are left out here, and takes some room itself.
+        // The omitted records follow at the provider's own cursor, which takes some room itself.
         let fits = |first: usize| {
-            let body = answer.body().map(|body| shortened(body, first));
+            let body = answer.body().map(|body| first_rows(body, first));
             body.is_ok_and(|body| page_of(body).reply(&words(None)).is_ok())
         };
         limit = Some(match limit {
-            // How a record is told in words depends on its share of the room: a larger number may fit where a smaller one does not.
+            // A record's text depends on its share of the room: more records may fit where fewer do not.
             None if alone => (1..count).rev().find(|first| fits(*first)).unwrap_or(1),
             None => most_that_fit(count, guess, fits),
-            // As it would be told to a client that asked for no more than this.
+            // Rendered as for a client that requested this limit.
             Some(last) => match page_of(answer.body()?).reply(&words(None)) {
                 Ok(reply) => return Ok(reply),
                 Err(_) => (last - 1).max(1),
             },
         });
     }
-    unreachable!("the last try is answered")
+    unreachable!("the last attempt returns")
 }
 
-/// A body with the first of its records, and without a cursor.
-fn shortened(mut body: Json<'_>, first: usize) -> Json<'_> {
+/// Returns a body with the first records only, and without a cursor.
+fn first_rows(mut body: Json<'_>, first: usize) -> Json<'_> {
     let rows = records_at(&body);
-    if let Some(Json::Array(rows)) = body.at_mut(rows) {
+    if let Some(Json::Array(rows)) = body.pointer_mut(rows) {
         rows.truncate(first);
     }
-    without_cursor(&mut body);
+    remove_cursor(&mut body);
     body
 }
 
 /// Records on a page, at most.
 const MAX_LIMIT: usize = 100;
-/// How often fewer records are asked for: once for as many as fit without a cursor, then for one less each time.
+/// Further requests, at most: one for as many records as fit without a cursor, then each for one less.
 const MAX_TRIES: usize = 12;
 
-/// Refuses relations of a stream that advertises none, before the records are asked for.
+/// Rejects `expand` on a stream that advertises no relations, before the records are requested.
 async fn check_expand(
     asking: &Asking<'_>,
     stream: &str,
     connection: Option<&str>,
     expand: &[String],
-) -> Result<(), Refusal> {
-    let ask = Ask::at(&["v1", "schema"])
-        .with("view", Some("compact"))
-        .with("stream", Some(stream))
-        .with("connection_id", connection);
-    // Where the schema does not say, the provider decides.
-    let Ok(answer) = asking.provider.read(&ask).await else {
+) -> Result<(), ProviderError> {
+    let ask = ProviderRequest::new(&["v1", "schema"])
+        .with_param("view", Some("compact"))
+        .with_param("stream", Some(stream))
+        .with_param("connection_id", connection);
+    // Without a schema the provider decides.
+    let Ok(answer) = asking.provider.get_json(&ask).await else {
         return Ok(());
     };
     let mut listed = false;
     let Ok(body) = answer.body() else {
         return Ok(());
     };
-    for (_, row) in super::schema::streams(super::schema::document(&body)) {
+    for (_, row) in super::schema::schema_streams(super::schema::schema_document(&body)) {
         if row["name"] != stream {
             continue;
         }
@@ -212,41 +212,41 @@ async fn check_expand(
         return Ok(());
     }
     let why = format!(
-        "stream {stream:?} has no advertised expand_capabilities, so {} cannot be read along",
+        "stream {stream:?} has no advertised expand_capabilities, so {} cannot be expanded",
         expand.join(", ")
     );
-    Err(Refusal::new(Code::InvalidExpand, why))
+    Err(ProviderError::new(Code::InvalidExpand, why))
 }
 
-/// Set aside for the last line.
+/// Code points reserved for the last line.
 const FOOTER_CHARS: usize = 96;
-/// Records in words.
+/// Records in the text, at most.
 const MAX_ROWS: usize = 5;
 
-/// Code points that a record in words has where the address of its rest stands with it.
+/// The least room, in code points, in which a record's text includes the URI of its continuation.
 const ADDRESS_CHARS: usize = 480;
 
-/// How a page is told in words.
-struct Telling<'a> {
+/// Renders a page as text.
+struct PageText<'a> {
     stream: &'a str,
     known: Known<'a>,
-    /// To so many records, because more would not fit.
+    /// The number of records that fit, if the page was shortened.
     shortened: Option<usize>,
-    /// Whether the words are all that is sent.
-    alone: bool,
+    /// True if the reply has no structured content.
+    text_only: bool,
 }
 
-impl Telling<'_> {
-    fn words(&self, body: &Json<'_>, rows: &[Json<'_>], within: Room) -> InWords {
+impl PageText<'_> {
+    fn render(&self, body: &Json<'_>, rows: &[Json<'_>], within: Room) -> InWords {
         let mut text = self.heading(body, rows);
         if rows.is_empty() {
             return (text, Vec::new(), false);
         }
-        // The first records, however many there are; where there is nothing but words, all of them.
+        // The first records only; without structured content, all of them.
         let room = within
             .chars
             .saturating_sub(text.chars().count() + FOOTER_CHARS + 24);
-        let shown = if self.alone {
+        let shown = if self.text_only {
             rows.len()
         } else {
             rows.len().min(MAX_ROWS)
@@ -257,14 +257,14 @@ impl Telling<'_> {
             if text.len() > within.bytes {
                 break;
             }
-            let told = row_words(at, row, self.known, room / shown);
+            let told = render_row(at, row, self.known, room / shown);
             text.push('\n');
             text.push_str(&told.line);
             cut_any |= told.cut;
-            lost |= told.lost;
+            lost |= told.unnamed_cut;
             windows.extend(told.windows);
         }
-        if self.alone {
+        if self.text_only {
             return (text, windows, lost);
         }
         if cut_any && rows.len() > 1 {
@@ -282,16 +282,16 @@ impl Telling<'_> {
     fn heading(&self, body: &Json<'_>, rows: &[Json<'_>]) -> String {
         let stream = json_text(&self.stream);
         let mut text = format!("records from stream {stream}: {} record(s).", rows.len());
-        if told(body, "has_more").is_some_and(|more| *more == true) {
+        if envelope_member(body, "has_more").is_some_and(|more| *more == true) {
             text.push_str(" has_more=true.");
         }
         let mut handles = Vec::new();
         for name in ["next_cursor", "next_changes_since"] {
-            if let Some(value) = told(body, name).and_then(cursor) {
+            if let Some(value) = envelope_member(body, name).and_then(cursor_json) {
                 handles.push(format!("{name}={value}"));
             }
         }
-        if let Some(count) = told(body, "count")
+        if let Some(count) = envelope_member(body, "count")
             && let (Some(kind), Some(value)) = (count["kind"].as_str(), count["value"].as_i64())
         {
             handles.push(format!("count={kind}:{value}"));
@@ -304,31 +304,31 @@ impl Telling<'_> {
         if let Some(limit) = self.shortened {
             let _ = write!(
                 text,
-                " page_shortened=true: {limit} records fit one reply; go on with next_cursor."
+                " page_shortened=true: {limit} records fit one reply; continue with next_cursor."
             );
         }
         text
     }
 }
 
-/// A record in words.
-struct Told {
+/// The text of a record.
+struct RowText {
     line: String,
-    /// Whether anything of it is cut.
+    /// True if anything of it is cut.
     cut: bool,
-    /// Whether something is cut that is not named with how to read on.
-    lost: bool,
+    /// True if something is cut and no continuation names it.
+    unnamed_cut: bool,
     windows: Vec<WindowId>,
 }
 
-/// A record in words, its texts cut to so many code points. Whose it is stands in its id, and is not told again.
-fn slim<'a>(row: &Json<'a>, known: Known<'_>, id: Option<&str>, chars: usize) -> Json<'a> {
+/// Returns a record for the text, its texts cut to `chars` code points, without the members that its id repeats.
+fn slim_row<'a>(row: &Json<'a>, known: Known<'_>, id: Option<&str>, chars: usize) -> Json<'a> {
     let (Some(id), Some(Json::Object(data))) = (id, row.get("data")) else {
         return short_row(row, known, chars);
     };
     let mut data = data.clone();
     shorten_fields(&mut data, chars);
-    let mut told = Members::default();
+    let mut told = JsonObject::default();
     told.insert("id", Json::String(id.to_owned().into()));
     told.insert("data", Json::Object(data));
     if let Some(expanded) = row.get("expanded") {
@@ -339,50 +339,50 @@ fn slim<'a>(row: &Json<'a>, known: Known<'_>, id: Option<&str>, chars: usize) ->
     Json::Object(told)
 }
 
-/// Bytes of a record in words, as a rule.
+/// Usual bytes of a record's text, for allocation.
 const LINE_BYTES: usize = 512;
 
-/// A record in words: its fields, and where those that are cut go on.
-fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> Told {
+/// Renders a record: its fields, and the continuation of those that are cut.
+fn render_row(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> RowText {
     let id = identity(row, known);
-    let shown_id = id.map(RecordNames::shown);
+    let shown_id = id.map(RecordNames::to_id_string);
     let line = |chars: usize| {
         let mut line = String::with_capacity(LINE_BYTES);
         let _never_fails = write!(line, "record[{at}] ");
-        slim(row, known, shown_id.as_deref(), chars).write(&mut line);
+        slim_row(row, known, shown_id.as_deref(), chars).write(&mut line);
         line
     };
     let (Some(record), Some(id)) = (id, &shown_id) else {
         let whole = line(usize::MAX);
         let cut_any = is_longer(&whole, max_chars);
-        return Told {
+        return RowText {
             line: cut(&whole, max_chars.max(24)).into_owned(),
             cut: cut_any,
-            lost: cut_any,
+            unnamed_cut: cut_any,
             windows: Vec::new(),
         };
     };
-    // Where a text is cut to nothing the mark that it was cut is left.
+    // A text cut to nothing still has its cut mark.
     let longs = Longs::of(std::slice::from_ref(row), known);
-    let texts: Vec<&Text<'_>> = longs.texts().collect();
+    let texts: Vec<&JsonText<'_>> = longs.texts().collect();
     let around = line(0).chars().count();
     let room = max_chars.saturating_sub(around);
-    if around <= max_chars && escaped_within(&texts, room + texts.len()) {
-        return Told {
+    if around <= max_chars && fits_escaped(&texts, room + texts.len()) {
+        return RowText {
             line: line(usize::MAX),
             cut: false,
-            lost: false,
+            unnamed_cut: false,
             windows: Vec::new(),
         };
     }
-    // The way on is told first, and the texts get what is left.
+    // The continuation is reserved first; the texts get what is left.
     let mut named: Vec<&str> = fields(row)
         .filter(|(_, value)| is_long(value))
         .map(|(name, _)| name)
         .collect();
-    let way = Way { record, id, row };
+    let way = Continuation { record, id, row };
     let beside = |named: &[&str]| {
-        let reserved = way.words(1_000, named, max_chars).chars().count() + 2;
+        let reserved = way.render(1_000, named, max_chars).chars().count() + 2;
         max_chars.saturating_sub(reserved).max(24)
     };
     let room = beside(&named);
@@ -392,7 +392,7 @@ fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> T
     let mut told = line(shown);
     let lost = is_longer(&told, room);
     if lost {
-        // Where the line itself ends early nothing is sure to be there, and everything is named.
+        // Where the line itself is cut, any field may be missing: name them all.
         named = fields(row).map(|(name, _)| name).collect();
         (told, shown) = (cut(&told, beside(&named)).into_owned(), 0);
     } else {
@@ -405,48 +405,48 @@ fn row_words(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> T
     }
     if named.is_empty() {
         if lost {
-            // Its fields have names that lead nowhere; all of them together can be had.
+            // No field has a name that can be read alone; `fetch` returns the whole record.
             let _never_fails = write!(told, "\ncontinue id={id} tool=fetch");
         }
-        return Told {
+        return RowText {
             line: told,
             cut: true,
-            lost,
+            unnamed_cut: lost,
             windows: Vec::new(),
         };
     }
     told.push('\n');
-    told.push_str(&way.words(shown, &named, max_chars));
-    Told {
+    told.push_str(&way.render(shown, &named, max_chars));
+    RowText {
         line: told,
         cut: true,
-        lost,
+        unnamed_cut: lost,
         windows: vec![way.window(shown, &named)],
     }
 }
 
-/// Whether a field may have to be cut.
+/// True if a field may have to be cut.
 fn is_long(value: &Json<'_>) -> bool {
     match value {
         Json::String(text) => is_cut(text, 0) && !super::binary::is_base64(text),
-        Json::Object(_) | Json::Array(_) => value.bytes() > SHORT_CHARS,
+        Json::Object(_) | Json::Array(_) => value.json_bytes() > SHORT_CHARS,
         _ => false,
     }
 }
 
-/// Code points of the names of further fields.
+/// Code points of the names of further fields, at most.
 const NAMES_CHARS: usize = 600;
 
-/// How a record is read on.
-struct Way<'a> {
+/// The continuation of a record.
+struct Continuation<'a> {
     record: RecordNames<'a>,
-    /// The record, as agents know it.
+    /// The record's id as text.
     id: &'a str,
     row: &'a Json<'a>,
 }
 
-impl Way<'_> {
-    /// Code points of a field, where it is a text.
+impl Continuation<'_> {
+    /// Returns the code points of a text field.
     fn size(&self, field: &str) -> Option<usize> {
         let value = self.row["data"].get(field).or_else(|| self.row.get(field));
         match value {
@@ -455,15 +455,15 @@ impl Way<'_> {
         }
     }
 
-    /// The first of some fields, from so many code points on where it is a text.
+    /// Returns the window of the first named field, for a text from `shown` code points on.
     fn window(&self, shown: usize, named: &[&str]) -> WindowId {
         let field = named.first().copied().unwrap_or_default();
         let offset = self.size(field).map(|_| shown as u64);
         window(&self.record.to_id(), field, offset)
     }
 
-    /// How the first of some fields goes on, and the names of the others.
-    fn words(&self, shown: usize, named: &[&str], max_chars: usize) -> String {
+    /// Renders the continuation of the first named field, and the names of the others.
+    fn render(&self, shown: usize, named: &[&str], max_chars: usize) -> String {
         let field = named.first().copied().unwrap_or_default();
         let mut words = format!("continue id={} field_path={}", self.id, plain_name(field));
         if let Some(size) = self.size(field) {
@@ -474,7 +474,7 @@ impl Way<'_> {
         } else {
             words.push_str(" tool=read_record_field");
         }
-        // The address is among the links as well, and takes as much room as the record.
+        // The URI is among the links as well, and takes as much room as the record.
         if max_chars >= ADDRESS_CHARS {
             words.push_str(" uri=");
             words.push_str(&self.window(shown, named).uri());
@@ -488,7 +488,7 @@ impl Way<'_> {
     }
 }
 
-/// A name as it is, where nothing in it could be taken for something else.
+/// Returns a name as it is if that is unambiguous, else as a JSON string.
 fn plain_name(name: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_alphanumeric() || "_.-".contains(c);
     if name.chars().all(plain) {
@@ -497,9 +497,9 @@ fn plain_name(name: &str) -> Cow<'_, str> {
     json_text(&name).into()
 }
 
-/// Whether some texts take no more than so many code points in JSON together, found out without reading them all.
-fn escaped_within(texts: &[&Text<'_>], room: usize) -> bool {
-    // There are no more code points than bytes, and in ASCII there are as many.
+/// True if the texts together take at most `room` code points in JSON. Stops as soon as that is certain.
+fn fits_escaped(texts: &[&JsonText<'_>], room: usize) -> bool {
+    // There are never more code points than bytes; in ASCII they are equal.
     let bytes: usize = texts.iter().map(|text| text.json_bytes() - 2).sum();
     if bytes <= room || texts.iter().all(|text| text.is_ascii()) {
         return bytes <= room;
@@ -507,13 +507,13 @@ fn escaped_within(texts: &[&Text<'_>], room: usize) -> bool {
     let mut left = room;
     let mut chars = texts.iter().flat_map(|text| text.chars());
     chars.all(|c| {
-        let fits = left.checked_sub(escaped(c));
+        let fits = left.checked_sub(escaped_chars(c));
         left = fits.unwrap_or(0);
         fits.is_some()
     })
 }
 
-fn escaped(c: char) -> usize {
+fn escaped_chars(c: char) -> usize {
     match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
         c if c < ' ' => 6,
@@ -521,11 +521,11 @@ fn escaped(c: char) -> usize {
     }
 }
 
-/// Code points of a text that fit into so many of JSON, with the mark that it was cut.
+/// Returns how many code points of a text fit into `room` code points of JSON, including the cut mark.
 fn chars_within(text: &str, room: usize) -> usize {
     let mut taken = 1;
     let fits = |c: &char| {
-        taken += escaped(*c);
+        taken += escaped_chars(*c);
         taken <= room
     };
     text.chars().take_while(fits).count()

@@ -1,44 +1,45 @@
-//! `read_record_field`: a part of a long field, and how to read on from there.
+//! `read_record_field`: a window of a long field, with the cursors to continue.
 
 use rung_fault::Fault;
 use rung_ladder::limits;
-use rung_tool::{Pending, Reply};
+use rung_tool::{BoxFuture, Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::id::{RecordId, Selector, WindowId};
-use super::refusal::Refusal;
+use super::id::{FieldSelector, RecordId, WindowId};
+use super::provider_error::ProviderError;
 use super::window::{Window, is_sized, selector_fault};
-use super::{Asking, Definition, read_input};
+use super::{Asking, Definition, parse_input};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "read_record_field",
     title: "Read record field",
-    description: "A bounded window of one text field: 4096 characters unless limit_chars says otherwise. Name the record by id, or by connection_id + stream + \
-                  record_id. Go on with cursor; or choose offset_chars, or q with before_chars and after_chars around its first match.",
+    description: "A window of one text field; limit_chars defaults to 4096. Name the record by id, or by connection_id + stream + \
+                  record_id. Continue with cursor; or choose offset_chars, or q for its first match.",
     input,
     output,
     sized: is_sized_input,
-    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
 };
 
 fn input() -> Value {
-    let text = json!({"type": "string", "minLength": 1});
-    let context = json!({"type": "integer", "minimum": 0, "maximum": limits::CONTEXT_CHARS_MAX});
+    let part =
+        |description: &str| json!({"type": "string", "minLength": 1, "description": description});
+    let context = |description: &str| json!({"type": "integer", "minimum": 0, "maximum": limits::CONTEXT_CHARS_MAX, "description": description});
     json!({
         "type": "object",
         "properties": {
-            "id": {"type": "string", "minLength": 1, "description": "Record id as search or query_records gave it"},
-            "connection_id": text,
-            "stream": text,
-            "record_id": text,
+            "id": {"type": "string", "minLength": 1, "description": "Id from search or query_records"},
+            "connection_id": part("Source, if no id"),
+            "stream": part("Stream, if no id"),
+            "record_id": part("Key, if no id"),
             "field_path": {"type": "string", "minLength": 1, "description": "Field name"},
-            "cursor": {"type": "string", "description": "next_cursor or previous_cursor; goes with limit_chars alone"},
-            "offset_chars": {"type": "integer", "minimum": 0},
-            "limit_chars": {"type": "integer", "minimum": 1, "maximum": limits::WINDOW_CHARS_MAX},
-            "q": {"type": "string", "description": "Text to centre the window on"},
-            "before_chars": context,
-            "after_chars": context,
+            "cursor": {"type": "string", "description": "next_cursor or previous_cursor; only with limit_chars"},
+            "offset_chars": {"type": "integer", "minimum": 0, "description": "Start"},
+            "limit_chars": {"type": "integer", "minimum": 1, "maximum": limits::WINDOW_CHARS_MAX, "description": "Length"},
+            "q": {"type": "string", "description": "Text to find"},
+            "before_chars": context("Before q"),
+            "after_chars": context("After q"),
         },
         "required": ["field_path"],
         "additionalProperties": false,
@@ -88,12 +89,12 @@ struct Input {
     record_id: Option<String>,
     field_path: String,
     #[serde(flatten)]
-    selector: Selector,
+    selector: FieldSelector,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
-    let input: Input = read_input(given)?;
-    let record = record(&input)?;
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
+    let input: Input = parse_input(given)?;
+    let record = record_id(&input)?;
     let asked = WindowId {
         record,
         field: input.field_path,
@@ -103,8 +104,8 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     Ok(window.reply(asking))
 }
 
-/// Which record is meant: by its id, or by all its parts.
-fn record(input: &Input) -> Result<RecordId, Fault> {
+/// Returns the record id, from `id` or from its separate parts.
+fn record_id(input: &Input) -> Result<RecordId, Fault> {
     let parts = [&input.connection_id, &input.stream, &input.record_id];
     match (&input.id, parts) {
         (Some(_), parts) if parts.iter().any(|part| part.is_some()) => Err(selector_fault(
@@ -112,7 +113,7 @@ fn record(input: &Input) -> Result<RecordId, Fault> {
         )),
         (Some(id), _) => RecordId::parse(id),
         (None, [Some(connection), Some(stream), Some(record)]) => {
-            RecordId::of_parts(Some(connection), stream, record)
+            RecordId::from_parts(Some(connection), stream, record)
         }
         (None, [None, Some(_), Some(_)]) => Err(selector_fault(
             "an explicit record must include connection_id",
@@ -124,5 +125,5 @@ fn record(input: &Input) -> Result<RecordId, Fault> {
 }
 
 fn is_sized_input(given: &Value) -> bool {
-    serde_json::from_value(given.clone()).is_ok_and(|selector: Selector| is_sized(&selector))
+    serde_json::from_value(given.clone()).is_ok_and(|selector: FieldSelector| is_sized(&selector))
 }

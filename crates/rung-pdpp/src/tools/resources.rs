@@ -1,4 +1,4 @@
-//! The same data by address: `pdpp://stream/…`, `pdpp://record/…`, `pdpp://field-window/…`.
+//! The MCP resources: `pdpp://stream/…`, `pdpp://record/…`, `pdpp://field-window/…`.
 
 use std::fmt::Display;
 
@@ -6,36 +6,37 @@ use rung_auth::Permit;
 use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Path, fit, json_string_bytes};
 use rung_tool::{
-    Call, Contents, Partial, Pending, ResourceCard, ResourceSource, Served, TemplateCard,
+    BoxFuture, Call, CompletionQuery, ResourceCard, ResourceContents, ResourceSource, SourceResult,
+    TemplateCard,
 };
 use serde_json::{Value, json};
 
-use super::ask::Ask;
-use super::id::{Address, RecordId, RecordNames};
-use super::json::{Json, Members};
+use super::id::{RecordId, RecordNames, ResourceAddress};
+use super::json::{Json, JsonObject};
 use super::ladder::{Known, Ladder};
 use super::longs::cut_json;
-use super::refusal::Refusal;
+use super::provider_error::ProviderError;
+use super::provider_request::ProviderRequest;
 use super::short::short_row;
 use super::window::Window;
 use super::{Asking, Tools};
 
-const STREAM: &str = "pdpp://stream/{name}";
-const RECORD: &str = "pdpp://record/{handle}";
-const WINDOW: &str = "pdpp://field-window/{handle}";
-const JSON: &str = "application/json";
-/// Bytes of what is said of a stream, which is one whole thing.
+const STREAM_TEMPLATE: &str = "pdpp://stream/{name}";
+const RECORD_TEMPLATE: &str = "pdpp://record/{handle}";
+const WINDOW_TEMPLATE: &str = "pdpp://field-window/{handle}";
+const JSON_TYPE: &str = "application/json";
+/// Bytes of a stream's description, at most. More than a usual reply, because it is not cut.
 const MAX_STREAM_BYTES: usize = 60_000;
-/// Bytes of the address that an error repeats.
+/// Bytes of the URI that an error repeats, at most.
 const SHOWN_URI_BYTES: usize = 2_000;
 
 impl ResourceSource for Tools {
-    fn list<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
-        // They are named by results, one by one.
+    fn list<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<Vec<ResourceCard>, Fault>> {
+        // Results name the resources one by one.
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    fn templates<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<TemplateCard>, Fault>> {
+    fn templates<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<Vec<TemplateCard>, Fault>> {
         let card =
             |template: &str, name: &str, title: &str, kind: &str, description: &str| TemplateCard {
                 uri_template: template.to_owned(),
@@ -47,25 +48,25 @@ impl ResourceSource for Tools {
             };
         let cards = vec![
             card(
-                STREAM,
+                STREAM_TEMPLATE,
                 "pdpp-stream",
                 "A stream",
-                JSON,
-                "What a granted stream holds.",
+                JSON_TYPE,
+                "The schema of a granted stream.",
             ),
             card(
-                RECORD,
+                RECORD_TEMPLATE,
                 "pdpp-record",
                 "A record",
-                JSON,
-                "A record, by the handle or id that a result gave. Long texts are cut and say where they go on.",
+                JSON_TYPE,
+                "A record, by the handle or id from a result. Long texts are cut and name the URI of the rest.",
             ),
             card(
-                WINDOW,
+                WINDOW_TEMPLATE,
                 "pdpp-field-window",
                 "Part of a field",
                 "text/plain",
-                "Part of a field of a record. What comes next is at the address that comes along.",
+                "Part of a field of a record, with the URI of the next part.",
             ),
         ];
         Box::pin(std::future::ready(Ok(cards)))
@@ -75,15 +76,20 @@ impl ResourceSource for Tools {
         &'a self,
         call: &'a Call,
         uri: &'a str,
-    ) -> Pending<'a, Result<Option<Served<Vec<Contents>>>, Fault>> {
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<ResourceContents>>>, Fault>> {
         Box::pin(async move {
-            let Some(address) = Address::parse(uri) else {
+            let Some(address) = ResourceAddress::parse(uri) else {
                 return Ok(None);
             };
             let address = address?;
-            let refused = |refusal: &Refusal| {
+            let refused = |refusal: &ProviderError| {
                 let max_bytes = self.options.usual_bytes(call);
-                vec![refused(refusal, uri, self.providers.url(), max_bytes)]
+                vec![error_contents(
+                    refusal,
+                    uri,
+                    self.providers.url(),
+                    max_bytes,
+                )]
             };
             let asking = match self.asking(call).await {
                 Ok(Some(asking)) => asking,
@@ -91,17 +97,19 @@ impl ResourceSource for Tools {
                 Err(refusal) => return Ok(Some(refused(&refusal).into())),
             };
             let read = match address {
-                Address::Stream(name) => stream(&asking, uri, &name).await,
-                Address::Record(id) => record(&asking, uri, id).await,
-                Address::Window(window) => match Window::read(&asking, window).await {
-                    Ok(window) => Ok(windowed(&asking, uri, window)),
+                ResourceAddress::Stream(name) => read_stream(&asking, uri, &name).await,
+                ResourceAddress::Record(id) => read_record(&asking, uri, id).await,
+                ResourceAddress::Window(window) => match Window::read(&asking, window).await {
+                    Ok(window) => Ok(window_contents(&asking, uri, window)),
                     Err(refusal) => Err(refusal),
                 },
             };
             match read {
                 Ok(contents) => Ok(Some(contents.into())),
-                // What is wrong with the address itself is not what the provider says of it.
-                Err(Refusal::Ours(fault)) if fault.code() == Code::InvalidFieldWindowSelector => {
+                // An invalid URI is an error of the request, not content from the provider.
+                Err(ProviderError::Adapter(fault))
+                    if fault.code() == Code::InvalidFieldWindowSelector =>
+                {
                     Err(fault)
                 }
                 Err(refusal) => Ok(Some(refused(&refusal).into())),
@@ -113,28 +121,28 @@ impl ResourceSource for Tools {
         &'a self,
         permit: &'a Permit,
         template: &'a str,
-        partial: Partial<'a>,
-    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
+        partial: CompletionQuery<'a>,
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<String>>>, Fault>> {
         Box::pin(async move {
-            if ![STREAM, RECORD, WINDOW].contains(&template) {
+            if ![STREAM_TEMPLATE, RECORD_TEMPLATE, WINDOW_TEMPLATE].contains(&template) {
                 return Ok(None);
             }
-            if template != STREAM {
+            if template != STREAM_TEMPLATE {
                 return Ok(Some(Vec::new().into()));
             }
             let call = Call::new(permit.clone());
             let Ok(Some(asking)) = self.asking(&call).await else {
                 return Ok(Some(Vec::new().into()));
             };
-            let ask = Ask::at(&["v1", "schema"]).with("view", Some("compact"));
-            let Ok(answer) = asking.provider.read(&ask).await else {
+            let ask = ProviderRequest::new(&["v1", "schema"]).with_param("view", Some("compact"));
+            let Ok(answer) = asking.provider.get_json(&ask).await else {
                 return Ok(Some(Vec::new().into()));
             };
             let Ok(body) = answer.body() else {
                 return Ok(Some(Vec::new().into()));
             };
-            let document = super::schema::document(&body);
-            let names = super::schema::streams(document);
+            let document = super::schema::schema_document(&body);
+            let names = super::schema::schema_streams(document);
             let mut names: Vec<String> = names
                 .iter()
                 .filter_map(|(_, row)| row["name"].as_str())
@@ -148,45 +156,58 @@ impl ResourceSource for Tools {
     }
 }
 
-fn contents(uri: &str, body: &impl Display) -> Contents {
-    Contents {
+fn json_contents(uri: &str, body: &impl Display) -> ResourceContents {
+    ResourceContents {
         uri: uri.to_owned(),
-        mime_type: Some(JSON.to_owned()),
+        mime_type: Some(JSON_TYPE.to_owned()),
         text: Some(format!("{body:#}")),
-        ..Contents::default()
+        ..ResourceContents::default()
     }
 }
 
-fn refused(refusal: &Refusal, uri: &str, provider_url: &str, max_bytes: usize) -> Contents {
+fn error_contents(
+    refusal: &ProviderError,
+    uri: &str,
+    provider_url: &str,
+    max_bytes: usize,
+) -> ResourceContents {
     let made = |body: &Value, text: fn(&Value) -> String| {
         let mut body = body.clone();
         body["provider_url"] = json!(provider_url);
-        contents(rung_ladder::head(uri, SHOWN_URI_BYTES), &text(&body))
+        json_contents(rung_ladder::head(uri, SHOWN_URI_BYTES), &text(&body))
     };
-    refusal.told(provider_url, max_bytes, made, bytes)
+    refusal.fit_body(provider_url, max_bytes, made, contents_bytes)
 }
 
-async fn stream(asking: &Asking<'_>, uri: &str, name: &str) -> Result<Vec<Contents>, Refusal> {
+async fn read_stream(
+    asking: &Asking<'_>,
+    uri: &str,
+    name: &str,
+) -> Result<Vec<ResourceContents>, ProviderError> {
     let answer = asking
         .provider
-        .read(&Ask::at(&["v1", "streams", name]))
+        .get_json(&ProviderRequest::new(&["v1", "streams", name]))
         .await?;
-    let whole = contents(uri, &answer.body()?);
-    if bytes(&whole) <= asking.most_bytes().min(MAX_STREAM_BYTES) {
+    let whole = json_contents(uri, &answer.body()?);
+    if contents_bytes(&whole) <= asking.most_bytes().min(MAX_STREAM_BYTES) {
         return Ok(vec![whole]);
     }
-    let why = "what is said of the stream is larger than a reply may be";
+    let why = "the schema of the stream is larger than a reply may be";
     Err(Fault::new(Code::ResultTooLarge, why)
         .with_hint("call schema with the stream")
         .into())
 }
 
-async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Contents>, Refusal> {
-    let answer = asking.provider.read(&id.ask(&[])).await?;
+async fn read_record(
+    asking: &Asking<'_>,
+    uri: &str,
+    id: RecordId,
+) -> Result<Vec<ResourceContents>, ProviderError> {
+    let answer = asking.provider.get_json(&id.to_request(&[])).await?;
     let original = answer.body()?;
     if !original.is_object() {
         let why = "the provider's record is not an object";
-        return Err(Refusal::new(Code::SourceFailed, why));
+        return Err(ProviderError::new(Code::SourceFailed, why));
     }
     let known = Known {
         stream: Some(&id.stream),
@@ -217,12 +238,12 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
         if let (Some(told), Some(body)) = (told, body.as_object_mut()) {
             body.insert("content_ladder", json!(told));
         }
-        // Set out for people where there is room, and without its spaces where there is not.
-        let mut whole = contents(uri, &body);
-        if bytes(&whole) > asking.usual_bytes() {
+        // Pretty-printed if that fits, else compact.
+        let mut whole = json_contents(uri, &body);
+        if contents_bytes(&whole) > asking.usual_bytes() {
             whole.text = Some(body.to_string());
         }
-        if bytes(&whole) <= asking.usual_bytes() {
+        if contents_bytes(&whole) <= asking.usual_bytes() {
             return Ok(vec![whole]);
         }
     }
@@ -232,14 +253,14 @@ async fn record(asking: &Asking<'_>, uri: &str, id: RecordId) -> Result<Vec<Cont
         .into())
 }
 
-/// Cuts the lists and objects of a record to so many bytes; gives the names of those that were cut.
+/// Cuts the arrays and objects of a record to `max_bytes` each; returns the names of the cut fields.
 fn cut_lists(body: &mut Json<'_>, max_bytes: usize) -> Vec<String> {
     let mut cut = Vec::new();
     let data = body.get_mut("data").and_then(Json::as_object_mut);
-    for (name, value) in data.into_iter().flat_map(Members::iter_mut) {
+    for (name, value) in data.into_iter().flat_map(JsonObject::iter_mut) {
         let list = value.is_array() || value.is_object();
         if list
-            && value.bytes() > max_bytes
+            && value.json_bytes() > max_bytes
             && let Ok(fitted) = fit(&value.to_value(), &Path::root(), &Budget::bytes(max_bytes))
         {
             *value = fitted.value.into();
@@ -249,31 +270,31 @@ fn cut_lists(body: &mut Json<'_>, max_bytes: usize) -> Vec<String> {
     cut
 }
 
-fn bytes(contents: &Contents) -> usize {
+fn contents_bytes(contents: &ResourceContents) -> usize {
     json_string_bytes(contents.text.as_deref().unwrap_or_default())
         + json_string_bytes(&contents.uri)
         + 120
 }
 
-fn windowed(asking: &Asking<'_>, uri: &str, window: Window) -> Vec<Contents> {
+fn window_contents(asking: &Asking<'_>, uri: &str, window: Window) -> Vec<ResourceContents> {
     let (text, told) = window.resource(asking, json_string_bytes(uri));
     let next = told["resource"]["next_uri"].as_str().map(str::to_owned);
     let kind = told["field"]["mime_type"].as_str().unwrap_or("text/plain");
-    let mut all = vec![Contents {
+    let mut all = vec![ResourceContents {
         uri: uri.to_owned(),
         mime_type: Some(kind.to_owned()),
         text: Some(text),
         meta: Some(json!({"pdpp/window": told})),
-        ..Contents::default()
+        ..ResourceContents::default()
     }];
     if let Some(next) = next {
-        // Not under the next one's own address, which holds something else.
-        all.push(Contents {
-            text: Some(format!("Not all of it. The next part is at {next}")),
+        // The next window's own URI has other content.
+        all.push(ResourceContents {
+            text: Some(format!("More follows. The next part is at {next}")),
             uri: format!("{uri}#next"),
             mime_type: Some("text/plain".to_owned()),
             meta: Some(json!({"pdpp/next_uri": next})),
-            ..Contents::default()
+            ..ResourceContents::default()
         });
     }
     all

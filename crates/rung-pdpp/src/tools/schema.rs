@@ -1,19 +1,19 @@
-//! `schema`: which streams there are, of which sources, and what can be asked of their fields.
+//! `schema`: the granted streams, their sources and the capabilities of their fields.
 
 use std::fmt::Write as _;
 
 use rung_fault::{Code, Fault};
-use rung_tool::{Pending, Reply};
+use rung_tool::{BoxFuture, Reply};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::ask::Ask;
-use super::compact::{compact, flags};
+use super::compact::{capability_flags, compact_schema};
 use super::id::check_name;
-use super::json::{Json, Members};
-use super::refusal::Refusal;
-use super::text::{first_text, inline, json_text};
-use super::{Asking, Definition, read_input};
+use super::json::{Json, JsonObject};
+use super::provider_error::ProviderError;
+use super::provider_request::ProviderRequest;
+use super::text::{first_text, inline_text, json_text};
+use super::{Asking, Definition, parse_input};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "schema",
@@ -22,19 +22,19 @@ pub(super) const DEFINITION: Definition = Definition {
                   can do: exact and range filters, search, aggregation, and relations to expand. Stream names repeat across sources; \
                   add connection_id for one. detail:full needs stream.",
     input,
-    output: || super::wrapped(json!({})),
+    output: || super::wrapped_output(json!({})),
     sized: |_| true,
-    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
 };
 
-/// Bytes of a schema: what must be known at once to ask for anything.
+/// Bytes of a schema, at most. More than a usual reply, because a client needs it whole.
 const MAX_BYTES: usize = 60_000;
 
 fn input() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "detail": {"enum": ["compact", "full"], "description": "compact unless said; full is exhaustive JSON Schema of one stream"},
+            "detail": {"enum": ["compact", "full"], "description": "default compact; full is the JSON Schema of one stream"},
             "stream": {"type": "string", "minLength": 1, "description": "Only this stream"},
             "connection_id": super::connection_input(),
         },
@@ -49,8 +49,8 @@ struct Input {
     connection_id: Option<String>,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
-    let input: Input = read_input(given)?;
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
+    let input: Input = parse_input(given)?;
     if let Some(stream) = &input.stream {
         check_name("stream", stream)?;
     }
@@ -59,31 +59,40 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     }
     let full = input.detail.as_deref() == Some("full");
     let ask = |view: Option<(&str, &str)>| {
-        let ask = Ask::at(&["v1", "schema"]);
+        let ask = ProviderRequest::new(&["v1", "schema"]);
         let ask = match view {
-            Some((name, value)) => ask.with(name, Some(value)),
+            Some((name, value)) => ask.with_param(name, Some(value)),
             None => ask,
         };
-        ask.with("stream", input.stream.as_deref())
-            .with("connection_id", input.connection_id.as_deref())
+        ask.with_param("stream", input.stream.as_deref())
+            .with_param("connection_id", input.connection_id.as_deref())
     };
     let answer = if full {
-        asking.provider.read(&ask(Some(("detail", "full")))).await?
+        asking
+            .provider
+            .get_json(&ask(Some(("detail", "full"))))
+            .await?
     } else {
-        match asking.provider.read(&ask(Some(("view", "compact")))).await {
-            // A provider that does not know the view is asked for everything, and it is made compact here.
-            Err(refusal) if is_unknown_view(&refusal) => asking.provider.read(&ask(None)).await?,
+        match asking
+            .provider
+            .get_json(&ask(Some(("view", "compact"))))
+            .await
+        {
+            // From a provider without the compact view, request the full schema; it is made compact below.
+            Err(refusal) if is_unknown_view(&refusal) => {
+                asking.provider.get_json(&ask(None)).await?
+            }
             answer => answer?,
         }
     };
-    let mut data = unwrapped(answer.body()?);
+    let mut data = unwrap_document(answer.body()?);
     if !data.is_object() {
         let why = "the provider's schema is not an object";
-        return Err(Refusal::new(Code::SourceFailed, why));
+        return Err(ProviderError::new(Code::SourceFailed, why));
     }
-    // Nor does one that takes the view for nothing.
+    // Some providers ignore the view.
     if !full && is_exhaustive(&data) {
-        data = compact(data);
+        data = compact_schema(data);
     }
     if let Some(stream) = &input.stream {
         keep_stream(&mut data, stream);
@@ -94,7 +103,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     {
         members.remove("streams");
     }
-    let text = words(
+    let text = summary_text(
         &data,
         input.stream.is_some(),
         input.connection_id.as_deref(),
@@ -108,17 +117,17 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     let around = reply(&Json::Null).bytes();
     let structured = asking.call.rendering.structured;
     let fits = |data: &Json<'_>| {
-        let data = if structured { data.bytes() } else { 0 };
+        let data = if structured { data.json_bytes() } else { 0 };
         around + data <= room
     };
     let mut fit = fits(&data);
     if !fit && !full {
-        without_fields(&mut data);
+        remove_fields(&mut data);
         fit = fits(&data);
     }
     if !fit {
-        let why = format!("the schema has more than the {room} bytes of a reply");
-        return Err(Refusal::Ours(
+        let why = format!("the schema is larger than the {room} bytes of a reply");
+        return Err(ProviderError::Adapter(
             Fault::new(Code::ResultTooLarge, why).with_hint(
                 "call schema with a stream and a connection_id, and without detail:full",
             ),
@@ -127,7 +136,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     Ok(reply(&data))
 }
 
-fn is_unknown_view(refusal: &Refusal) -> bool {
+fn is_unknown_view(refusal: &ProviderError) -> bool {
     const UNKNOWN: [&str; 3] = ["bad_request", "invalid_request", "unsupported_query"];
     refusal.status() == Some(400)
         && refusal
@@ -135,8 +144,8 @@ fn is_unknown_view(refusal: &Refusal) -> bool {
             .is_some_and(|code| UNKNOWN.contains(&code))
 }
 
-/// The schema itself, which some providers wrap.
-pub(super) fn document<'b, 'a>(body: &'b Json<'a>) -> &'b Json<'a> {
+/// Returns the schema document, which some providers wrap in `data`.
+pub(super) fn schema_document<'b, 'a>(body: &'b Json<'a>) -> &'b Json<'a> {
     if is_wrapped(body) {
         &body["data"]
     } else {
@@ -144,7 +153,7 @@ pub(super) fn document<'b, 'a>(body: &'b Json<'a>) -> &'b Json<'a> {
     }
 }
 
-fn unwrapped(mut body: Json<'_>) -> Json<'_> {
+fn unwrap_document(mut body: Json<'_>) -> Json<'_> {
     if is_wrapped(&body)
         && let Some(inner) = body.get_mut("data")
     {
@@ -160,11 +169,11 @@ fn is_wrapped(body: &Json<'_>) -> bool {
         && (lists.iter().any(|name| inner[name].is_array()) || inner["object"] == "schema")
 }
 
-/// A stream of a schema, after the connector it belongs to.
-type Row<'b, 'a> = (&'b Json<'a>, &'b Json<'a>);
+/// A connector and one of its streams.
+type SchemaStream<'b, 'a> = (&'b Json<'a>, &'b Json<'a>);
 
-/// The streams of a schema, each with the connector it belongs to.
-pub(super) fn streams<'b, 'a>(document: &'b Json<'a>) -> Vec<Row<'b, 'a>> {
+/// Returns the streams of a schema, each with its connector.
+pub(super) fn schema_streams<'b, 'a>(document: &'b Json<'a>) -> Vec<SchemaStream<'b, 'a>> {
     let mut rows = Vec::new();
     if let Some(connectors) = document["connectors"].as_array() {
         for connector in connectors {
@@ -178,18 +187,18 @@ pub(super) fn streams<'b, 'a>(document: &'b Json<'a>) -> Vec<Row<'b, 'a>> {
     rows
 }
 
-/// Whether a schema says more of its fields than what can be done with them.
+/// True if a schema has more than compact capability flags.
 fn is_exhaustive(document: &Json<'_>) -> bool {
-    streams(document).iter().any(|(_, row)| {
+    schema_streams(document).iter().any(|(_, row)| {
         let fields = row["field_capabilities"].as_object();
-        let mut values = fields.into_iter().flat_map(Members::values);
+        let mut values = fields.into_iter().flat_map(JsonObject::values);
         row["schema"].is_object() || values.any(Json::is_object)
     })
 }
 
-/// Leaves out the streams that were not asked for.
+/// Removes all other streams.
 fn keep_stream(document: &mut Json<'_>, stream: &str) {
-    let other = |row: &Json<'_>| !name_of(row).is_empty() && name_of(row) != stream;
+    let other = |row: &Json<'_>| !stream_name(row).is_empty() && stream_name(row) != stream;
     if let Some(connectors) = document.get_mut("connectors").and_then(Json::as_array_mut) {
         for connector in connectors.iter_mut() {
             if let Some(rows) = connector.get_mut("streams").and_then(Json::as_array_mut) {
@@ -206,12 +215,12 @@ fn keep_stream(document: &mut Json<'_>, stream: &str) {
     }
 }
 
-/// Leaves out what can be asked for stream by stream.
-fn without_fields(document: &mut Json<'_>) {
+/// Removes the fields and relations, which a client can request stream by stream.
+fn remove_fields(document: &mut Json<'_>) {
     let mut drop_from = |row: &mut Json<'_>| {
         if let Some(row) = row.as_object_mut() {
             let fields = row.remove("field_capabilities");
-            let count = fields.and_then(|fields| fields.as_object().map(Members::len));
+            let count = fields.and_then(|fields| fields.as_object().map(JsonObject::len));
             row.insert("field_count", count.unwrap_or(0));
             row.remove("expand_capabilities");
         }
@@ -233,15 +242,20 @@ const MAX_FIELDS: usize = 16;
 const MAX_CONNECTIONS: usize = 8;
 const MAX_AGGREGATED: usize = 12;
 
-/// A schema in words.
-fn words(document: &Json<'_>, scoped: bool, connection: Option<&str>, alone: bool) -> String {
-    // Where there is nothing but words, they say it all.
+/// Returns the text of the reply.
+fn summary_text(
+    document: &Json<'_>,
+    scoped: bool,
+    connection: Option<&str>,
+    alone: bool,
+) -> String {
+    // Without structured content the text has all streams.
     let (most_streams, most_fields) = if alone {
         (usize::MAX, usize::MAX)
     } else {
         (MAX_STREAMS, MAX_FIELDS)
     };
-    let rows = streams(document);
+    let rows = schema_streams(document);
     let connectors = document["connectors"]
         .as_array()
         .map_or_else(|| usize::from(!rows.is_empty()), <[_]>::len);
@@ -251,8 +265,8 @@ fn words(document: &Json<'_>, scoped: bool, connection: Option<&str>, alone: boo
     );
     let gone = document["package"]["unavailable_connections"].as_array();
     for one in gone.into_iter().flatten() {
-        let key = inline(first_text(one, &["connector_key"]).unwrap_or_default());
-        let code = inline(one["error"]["code"].as_str().unwrap_or_default());
+        let key = inline_text(first_text(one, &["connector_key"]).unwrap_or_default());
+        let code = inline_text(one["error"]["code"].as_str().unwrap_or_default());
         let _ = write!(
             text,
             "\nunavailable connector_key={key} error={code}: ask the owner to approve it again"
@@ -269,11 +283,11 @@ fn words(document: &Json<'_>, scoped: bool, connection: Option<&str>, alone: boo
         );
     }
     if rows.len() > most_streams {
-        index(&mut text, &rows);
+        push_stream_index(&mut text, &rows);
     }
     for (connector, row) in rows.iter().take(most_streams) {
         text.push('\n');
-        stream_words(&mut text, connector, row, scoped.then_some(most_fields));
+        push_stream_line(&mut text, connector, row, scoped.then_some(most_fields));
     }
     if rows.len() > most_streams {
         let _ = write!(text, "\nmore_streams={}", rows.len() - most_streams);
@@ -284,12 +298,12 @@ fn words(document: &Json<'_>, scoped: bool, connection: Option<&str>, alone: boo
     text
 }
 
-/// The names alone, where there are too many streams for a line each.
-fn index(text: &mut String, rows: &[Row<'_, '_>]) {
+/// Appends an index of stream names, where there are too many streams for a line each.
+fn push_stream_index(text: &mut String, rows: &[SchemaStream<'_, '_>]) {
     let mut each: Vec<(&str, Vec<String>)> = Vec::new();
     for (connector, row) in rows {
-        let key = key_of(connector, row);
-        let name = inline(name_of(row));
+        let key = connector_key(connector, row);
+        let name = inline_text(stream_name(row));
         match each.iter_mut().find(|(known, _)| *known == key) {
             Some((_, names)) => names.push(name),
             None => each.push((key, vec![name])),
@@ -306,26 +320,26 @@ fn index(text: &mut String, rows: &[Row<'_, '_>]) {
     }
 }
 
-fn name_of<'b>(row: &'b Json<'_>) -> &'b str {
+fn stream_name<'b>(row: &'b Json<'_>) -> &'b str {
     row.as_str()
         .or_else(|| row["name"].as_str())
         .unwrap_or_default()
 }
 
-fn key_of<'b>(connector: &'b Json<'_>, row: &'b Json<'_>) -> &'b str {
+fn connector_key<'b>(connector: &'b Json<'_>, row: &'b Json<'_>) -> &'b str {
     let names = ["connector_key", "connector_id"];
     let key = first_text(row, &names).or_else(|| first_text(connector, &names));
     key.unwrap_or_default()
 }
 
-fn stream_words(
+fn push_stream_line(
     text: &mut String,
     connector: &Json<'_>,
     row: &Json<'_>,
     most_fields: Option<usize>,
 ) {
-    let _ = write!(text, "stream name={}", json_text(&name_of(row)));
-    let key = key_of(connector, row);
+    let _ = write!(text, "stream name={}", json_text(&stream_name(row)));
+    let key = connector_key(connector, row);
     if !key.is_empty() {
         let _ = write!(text, " connector_key={}", json_text(&key));
     }
@@ -335,7 +349,7 @@ fn stream_words(
         let _ = write!(text, " display_name={}", json_text(&name));
     }
     text.push_str(" connections=");
-    text.push_str(&connections(connector, row));
+    text.push_str(&connections_text(connector, row));
     let (Some(fields), Some(most_fields)) = (row["field_capabilities"].as_object(), most_fields)
     else {
         return;
@@ -343,15 +357,15 @@ fn stream_words(
     let mut shown: Vec<String> = Vec::new();
     let mut aggregated: Vec<(String, Vec<String>)> = Vec::new();
     for (name, able) in fields.iter() {
-        let flags = flags(able);
+        let flags = capability_flags(able);
         if shown.len() < most_fields {
-            shown.push(format!("{}[{flags}]", inline(name)));
+            shown.push(format!("{}[{flags}]", inline_text(name)));
         }
         let kinds = flags.split(',').find_map(|flag| flag.strip_prefix("a="));
         for kind in kinds.into_iter().flat_map(|kinds| kinds.split('|')) {
             match aggregated.iter_mut().find(|(known, _)| known == kind) {
-                Some((_, names)) => names.push(inline(name)),
-                None => aggregated.push((kind.to_owned(), vec![inline(name)])),
+                Some((_, names)) => names.push(inline_text(name)),
+                None => aggregated.push((kind.to_owned(), vec![inline_text(name)])),
             }
         }
     }
@@ -370,14 +384,14 @@ fn stream_words(
         let names = relations
             .iter()
             .filter_map(|one| first_text(one, &["name"]));
-        let names: Vec<String> = names.map(inline).collect();
+        let names: Vec<String> = names.map(inline_text).collect();
         if !names.is_empty() {
             let _ = write!(text, " expand={}", names.join("|"));
         }
     }
 }
 
-fn connections(connector: &Json<'_>, row: &Json<'_>) -> String {
+fn connections_text(connector: &Json<'_>, row: &Json<'_>) -> String {
     let lists = [
         &row["granted_connections"],
         &connector["granted_connections"],
@@ -409,10 +423,10 @@ fn connections(connector: &Json<'_>, row: &Json<'_>) -> String {
         .map(|(id, name)| match name {
             Some(name) => format!(
                 "{{connection_id:{},display_name:{}}}",
-                inline(&id),
-                inline(&name)
+                inline_text(&id),
+                inline_text(&name)
             ),
-            None => format!("{{connection_id:{}}}", inline(&id)),
+            None => format!("{{connection_id:{}}}", inline_text(&id)),
         })
         .collect();
     if more > 0 {

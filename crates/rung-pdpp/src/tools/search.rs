@@ -1,32 +1,32 @@
-//! `search`: records that have some words, with where the words are.
+//! `search`: records that contain the query's words, with excerpts.
 
 use std::fmt::Write as _;
 
-use rung_tool::{Pending, Reply, written};
+use rung_tool::{BoxFuture, Reply, to_raw_json};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::ask::Ask;
 use super::filter::filter_pairs;
 use super::hit::{BRIEF_CHARS, BriefHit, Excerpt, Hit, Passage, Sought, WholeHit, within};
 use super::id::{WindowId, check_name};
-use super::json::{Json, Verbatim};
-use super::list::{cursor, hits, hits_at, most_that_fit, told, without_cursor};
-use super::refusal::Refusal;
-use super::text::{cut, first_text, inline, json_text, quoted, scalar};
-use super::{Asking, Definition, Structured, read_input, window};
+use super::json::{Json, RawJson};
+use super::list_body::{cursor_json, envelope_member, hits, hits_at, most_that_fit, remove_cursor};
+use super::provider_error::ProviderError;
+use super::provider_request::ProviderRequest;
+use super::text::{cut, first_text, inline_text, json_text, quoted, scalar_json};
+use super::{Asking, Definition, StructuredReply, parse_input, window};
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "search",
     title: "Search",
-    description: "Finds records by words across granted streams. Each hit has a self-contained id: pass it to fetch as it is. Evidence excerpts \
-                  name the field to read on with read_record_field. 25 hits unless limit says otherwise; go on with next_cursor.",
+    description: "Finds records by words across granted streams. Pass a hit's self-contained id to fetch unchanged. Evidence excerpts \
+                  name the field to pass to read_record_field. limit defaults to 25; continue with next_cursor.",
     input,
     output,
     sized: |_| false,
-    run: |asking, given| Box::pin(run(asking, given)) as Pending<'_, _>,
+    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
 };
 
 fn input() -> Value {
@@ -36,8 +36,8 @@ fn input() -> Value {
             "q": {"type": "string", "minLength": 1, "description": "Words to find"},
             "streams": super::names_input("Only these streams"),
             "limit": super::limit_input("Hits"),
-            "cursor": {"type": "string", "description": "next_cursor of the page before"},
-            "mode": {"enum": ["lexical"], "description": "By exact terms, the one way there is"},
+            "cursor": {"type": "string", "description": "next_cursor of the previous page"},
+            "mode": {"enum": ["lexical"], "description": "Search by exact terms"},
             "filter": super::filter_input(),
             "connection_id": super::connection_input(),
         },
@@ -46,14 +46,15 @@ fn input() -> Value {
     })
 }
 
-/// What the tool is where a provider elsewhere is asked, which may know more ways to search than this server does.
-pub(super) const OF_PROVIDER: Definition = Definition {
-    description: "Finds records by words across granted streams. Each hit has a self-contained id: pass it to fetch as it is. Evidence excerpts \
-                  name the field to read on with read_record_field. lexical is for exact terms; semantic and hybrid are approximate, where the \
-                  provider has them. 25 hits unless limit says otherwise; go on with next_cursor (not hybrid).",
+/// The definition for a remote provider, which may support more search modes than this server.
+pub(super) const REMOTE_DEFINITION: Definition = Definition {
+    description: "Finds records by words across granted streams. Pass a hit's self-contained id to fetch unchanged. Evidence excerpts \
+                  name the field to pass to read_record_field. lexical is for exact terms; semantic and hybrid are approximate, where the \
+                  provider supports them. limit defaults to 25; continue with next_cursor (not hybrid).",
     input: || {
         let mut input = input();
-        input["properties"]["mode"] = json!({"enum": ["lexical", "semantic", "hybrid"], "description": "lexical unless said"});
+        input["properties"]["mode"] =
+            json!({"enum": ["lexical", "semantic", "hybrid"], "description": "default lexical"});
         input
     },
     ..DEFINITION
@@ -61,7 +62,7 @@ pub(super) const OF_PROVIDER: Definition = Definition {
 
 fn output() -> Value {
     let text = json!({"type": "string"});
-    super::wrapped(json!({
+    super::wrapped_output(json!({
         "results": {
             "type": "array",
             "items": {
@@ -85,15 +86,15 @@ struct Input {
     connection_id: Option<String>,
 }
 
-/// What a provider said, with how many hits there are and where; without the hits and the links, where it says at which place the
-/// hits are.
-struct Envelope<'b> {
+/// The provider's body, with the number of hits and a reference to `results`. With `without`, the path of the hits, the hits and
+/// the links are left out.
+struct SearchEnvelope<'b> {
     body: &'b Json<'b>,
     without: Option<&'static str>,
     hits: usize,
 }
 
-impl Serialize for Envelope<'_> {
+impl Serialize for SearchEnvelope<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         const COUNT: &str = "result_count";
         const PLACE: (&str, &str) = ("results_ref", "structuredContent.results");
@@ -115,7 +116,7 @@ impl Serialize for Envelope<'_> {
                     if let (Some(within), Some(members)) = (within, value.as_object()) {
                         let rest = members.iter().filter(|(name, _)| *name != within);
                         let rest: Vec<_> = rest.collect();
-                        told.serialize_entry(name, &Listed(&rest))?;
+                        told.serialize_entry(name, &MemberMap(&rest))?;
                     }
                 }
                 name => told.serialize_entry(name, value)?,
@@ -131,22 +132,22 @@ impl Serialize for Envelope<'_> {
     }
 }
 
-/// Members, as an object.
-struct Listed<'b>(&'b [(&'b str, &'b Json<'b>)]);
+/// Members that serialize as an object.
+struct MemberMap<'b>(&'b [(&'b str, &'b Json<'b>)]);
 
-impl Serialize for Listed<'_> {
+impl Serialize for MemberMap<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
-/// Hits where nothing is said.
-const HITS: usize = 25;
-/// What the ladder is of.
+/// Hits without a limit.
+const DEFAULT_HITS: usize = 25;
+/// The `kind` of the content ladder.
 const KIND: &str = "search_results";
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
-    let input: Input = read_input(given)?;
+async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
+    let input: Input = parse_input(given)?;
     for stream in &input.streams {
         check_name("streams", stream)?;
     }
@@ -158,42 +159,43 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
         Some("hybrid") => &["v1", "search", "hybrid"],
         _ => &["v1", "search"],
     };
-    let ask = Ask::at(segments)
-        .with("q", Some(&input.q))
-        .each("streams", &input.streams)
-        .with("limit", input.limit)
-        .with("cursor", input.cursor.as_deref())
-        .and(filter_pairs(input.filter.as_ref())?)
-        .with("connection_id", input.connection_id.as_deref());
+    let ask = ProviderRequest::new(segments)
+        .with_param("q", Some(&input.q))
+        .with_values("streams", &input.streams)
+        .with_param("limit", input.limit)
+        .with_param("cursor", input.cursor.as_deref())
+        .with_pairs(filter_pairs(input.filter.as_ref())?)
+        .with_param("connection_id", input.connection_id.as_deref());
     let sought = Sought::of(&input.q);
-    let mut limit = input.limit.unwrap_or(HITS);
+    let mut limit = input.limit.unwrap_or(DEFAULT_HITS);
     let mut shortened = false;
     loop {
         let ask = if shortened {
-            ask.without("limit").with("limit", Some(limit))
+            ask.without_param("limit").with_param("limit", Some(limit))
         } else {
             ask.clone()
         };
-        let answer = asking.provider.read(&ask).await?;
+        let answer = asking.provider.get_json(&ask).await?;
         let mut body = answer.body()?;
         let given = hits(&body).len();
-        // A cursor that leads past what is left out here leads nowhere.
+        // A cursor past the hits that are left out here would skip them.
         if shortened && given > limit {
-            without_cursor(&mut body);
+            remove_cursor(&mut body);
         }
         let (provider, bytes) = (asking.provider.url(), asking.usual_bytes());
         let reply = |body: &Json<'_>, first: usize, shortened: bool| {
             let each = hits(body).iter().take(first).enumerate();
-            let page = Page {
+            let page = HitPage {
                 sought: &sought,
-                has_more: told(body, "has_more").is_some_and(|more| *more == true) || given > first,
+                has_more: envelope_member(body, "has_more").is_some_and(|more| *more == true)
+                    || given > first,
                 hits: each
                     .map(|(at, hit)| Hit::of(at, hit, &sought, provider, bytes))
                     .collect(),
                 body,
                 request_id: answer.request_id.as_deref(),
                 shortened,
-                alone: !asking.call.rendering.structured,
+                text_only: !asking.call.rendering.structured,
             };
             page.reply(asking)
         };
@@ -202,15 +204,15 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
             Err(guess) => guess,
         };
         limit = if shortened {
-            // As it would be told to a client that asked for no more than this.
+            // Rendered as for a client that requested this limit.
             match reply(&body, limit, false) {
                 Ok(reply) => return Ok(reply),
                 Err(_) => (limit - 1).max(1),
             }
         } else {
-            // The cursor takes some room as well, and has another length for each page.
+            // The cursor takes some room, and its length differs from page to page.
             let mut body = answer.body()?;
-            without_cursor(&mut body);
+            remove_cursor(&mut body);
             most_that_fit(given.min(limit), guess, |first| {
                 reply(&body, first, false).is_ok()
             })
@@ -219,55 +221,55 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, Refusal> {
     }
 }
 
-/// Bytes of a line of words, as a rule.
+/// Usual bytes of a line, for allocation.
 const LINE_BYTES: usize = 384;
-/// Hits in words.
+/// Hits in the text, at most.
 const TOP_HITS: usize = 3;
-/// Bytes of the words beside what programs are told.
-const WORDS_BYTES: usize = 1_700;
-/// Code points of a title and of a label in words, of which some scripts have fewer in as many bytes.
-const WIDTHS: [(usize, usize); 4] = [(80, 60), (40, 24), (20, 12), (8, 6)];
-/// Code points of a snippet in words, likewise.
+/// Bytes of the text next to structured content.
+const TEXT_BYTES: usize = 1_700;
+/// Code points of a title and of a label in the text; tried in order until the lines fit.
+const NAME_WIDTHS: [(usize, usize); 4] = [(80, 60), (40, 24), (20, 12), (8, 6)];
+/// Code points of a snippet in the text; tried in order.
 const SNIPPET_CHARS: [usize; 3] = [BRIEF_CHARS, BRIEF_CHARS / 2, BRIEF_CHARS / 4];
-/// Bytes of an id that is told again with its hit, however little room there is.
+/// Ids up to this many bytes are always repeated in the text.
 const ID_BYTES: usize = 200;
-/// Bytes of what names a source, and those set aside for the hits before all sources are named.
+/// Bytes of a source's name, at most, and bytes reserved for the hits before sources are named.
 const SOURCE_BYTES: usize = 60;
-const NAMED_BYTES: usize = 640;
-/// Sources that are named, and those that are said not to have answered.
+const HITS_RESERVE_BYTES: usize = 640;
+/// Sources and failed sources that are named, at most.
 const MAX_SOURCES: usize = 8;
 const MAX_FAILED: usize = 4;
-/// What the words end with, alone and beside what programs are told.
+/// The end of the text, without and with structured content.
 const CLOSING: &str =
     "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately.";
-const CLOSING_BESIDE: &str = "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately. All hits: structuredContent.results";
-/// What stands around hits and words: how to read on, a link, and whose hits they are.
+const CLOSING_STRUCTURED: &str = "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately. All hits: structuredContent.results";
+/// Bytes around hits and text: the content ladder, a link and the sources.
 const AROUND_BYTES: usize = 500;
-/// Names of members that are said to be left out.
+/// Names of omitted members that are listed, at most.
 const MAX_OMITTED: usize = 8;
 
-/// So many code points around what was looked for, as JSON writes them.
-fn shown(passage: &Passage, chars: usize) -> String {
+/// Returns `chars` code points around the match, as a JSON string.
+fn passage_json(passage: &Passage, chars: usize) -> String {
     json_text(&passage.around(chars))
 }
 
 /// A page of hits.
-struct Page<'b> {
+struct HitPage<'b> {
     sought: &'b Sought,
     body: &'b Json<'b>,
     hits: Vec<Hit<'b>>,
     has_more: bool,
     request_id: Option<&'b str>,
     shortened: bool,
-    /// Whether the words are all that is sent.
-    alone: bool,
+    /// True if the reply has no structured content.
+    text_only: bool,
 }
 
-impl Page<'_> {
-    /// Where the first excerpts go on.
+impl HitPage<'_> {
+    /// Returns the windows in which the first excerpts continue.
     fn windows(&self, most: usize) -> Vec<WindowId> {
         let first = |hit: &Hit<'_>| {
-            // Its address is as long as its names.
+            // Its URI would be as long as its names.
             if hit.lean {
                 return None;
             }
@@ -277,20 +279,20 @@ impl Page<'_> {
         self.hits.iter().filter_map(first).take(most).collect()
     }
 
-    /// What the provider said, without what is said elsewhere.
-    fn envelope(&self, without: Option<&'static str>) -> Envelope<'_> {
-        Envelope {
+    /// Returns the provider's body, without the hits if their path is given.
+    fn envelope(&self, without: Option<&'static str>) -> SearchEnvelope<'_> {
+        SearchEnvelope {
             body: self.body,
             without,
             hits: self.hits.len(),
         }
     }
 
-    /// The reply, or how many hits fewer would fit.
+    /// Returns the reply, or a guess of how many hits would fit.
     fn reply(self, asking: &Asking<'_>) -> Result<Reply, usize> {
         let budget = asking.usual_bytes();
-        if self.alone {
-            let reply = asking.reply(self.words(budget * 5 / 6), &Value::Null, &[]);
+        if self.text_only {
+            let reply = asking.reply(self.summary_text(budget * 5 / 6), &Value::Null, &[]);
             let hits = self.hits.len();
             return if reply.bytes() <= budget || hits < 2 {
                 Ok(reply)
@@ -298,15 +300,15 @@ impl Page<'_> {
                 Err(hits / 2)
             };
         }
-        if let Some(whole) = self.whole(asking, budget) {
+        if let Some(whole) = self.full_reply(asking, budget) {
             return Ok(whole);
         }
-        // Each hit is told once.
-        let body = written(&self.envelope(Some(hits_at(self.body).unwrap_or_default())));
-        // First within two thirds of the budget, so that what was found leaves room to be read.
+        // The hits are left out of the body, so that each is sent once.
+        let body = to_raw_json(&self.envelope(Some(hits_at(self.body).unwrap_or_default())));
+        // First within two thirds of the budget, to leave room for reading the hits.
         let mut smallest = 0;
         let manners = [
-            (WORDS_BYTES, 240, 3, budget * 2 / 3),
+            (TEXT_BYTES, 240, 3, budget * 2 / 3),
             (1_600, 160, 2, budget * 2 / 3),
             (1_500, 112, 1, budget * 2 / 3),
             (1_200, 80, 1, budget * 2 / 3),
@@ -318,7 +320,7 @@ impl Page<'_> {
         for (at, (text_bytes, chars, links, most)) in manners.into_iter().enumerate() {
             let last = at + 1 == manners.len();
             let each = self.hits.iter().map(|hit| hit.least_brief_bytes(chars));
-            // The words take nearly as much as they may.
+            // The text takes nearly all of its limit.
             let around = AROUND_BYTES + text_bytes * 3 / 4;
             if !last && body.get().len() + each.sum::<usize>() + around > most {
                 continue;
@@ -338,22 +340,26 @@ impl Page<'_> {
                 brief(hit).write(&mut results);
             }
             results.push(']');
-            let results = written(&Verbatim::of(results));
+            let results = to_raw_json(&RawJson::new(results));
             let bytes = body.get().len() + results.get().len();
             smallest = bytes + 1_500;
-            // One hit cannot be had in smaller pieces.
+            // A single hit cannot be split.
             let must = last && self.hits.len() < 2;
             if bytes + text_bytes / 2 > most && !must {
                 continue;
             }
             let structured = self.structured(asking, &body, results, self.brief_ladder());
-            let reply = asking.reply(self.words(text_bytes), &structured, &self.windows(links));
+            let reply = asking.reply(
+                self.summary_text(text_bytes),
+                &structured,
+                &self.windows(links),
+            );
             smallest = reply.bytes();
             if smallest <= most {
                 return Ok(reply);
             }
             if must {
-                return Ok(asking.reply(self.words(0), &structured, &[]));
+                return Ok(asking.reply(self.summary_text(0), &structured, &[]));
             }
         }
         let each = smallest.saturating_sub(1_500) / self.hits.len();
@@ -361,17 +367,17 @@ impl Page<'_> {
         Err(fewer.clamp(1, self.hits.len() - 1))
     }
 
-    /// The reply with everything in it, if that fits.
-    fn whole(&self, asking: &Asking<'_>, budget: usize) -> Option<Reply> {
-        // It takes no less than it came with, and each hit is told once more.
+    /// Returns the reply with everything in it, if it fits.
+    fn full_reply(&self, asking: &Asking<'_>, budget: usize) -> Option<Reply> {
+        // The reply has at least the body, and each hit a second time.
         let hits = self.hits.iter().map(Hit::least_bytes).sum::<usize>();
-        if self.body.bytes() + hits > budget {
+        if self.body.json_bytes() + hits > budget {
             return None;
         }
         let whole = |hit| WholeHit(hit, self.sought);
-        let results = written(&self.hits.iter().map(whole).collect::<Vec<_>>());
+        let results = to_raw_json(&self.hits.iter().map(whole).collect::<Vec<_>>());
         let structured = self.structured(asking, self.envelope(None), results, self.ladder());
-        let whole = asking.reply(self.words(WORDS_BYTES), &structured, &self.windows(3));
+        let whole = asking.reply(self.summary_text(TEXT_BYTES), &structured, &self.windows(3));
         (whole.bytes() <= budget).then_some(whole)
     }
 
@@ -381,13 +387,13 @@ impl Page<'_> {
         data: D,
         results: Box<RawValue>,
         ladder: Option<Box<RawValue>>,
-    ) -> Structured<'s, D> {
+    ) -> StructuredReply<'s, D> {
         let ladder = ladder.map(|ladder| ("content_ladder", ladder));
         let further = std::iter::once(("results", results)).chain(ladder);
         asking.structured(data, further, self.request_id)
     }
 
-    /// How the fields that were found are read on, once for all of them, and which members of hits are too long to be told.
+    /// Returns the ladder with one continuation template for all excerpts, and the names of omitted members.
     fn brief_ladder(&self) -> Option<Box<RawValue>> {
         let mut told = json!({"kind": KIND, "read_tool": "read_record_field"});
         let excerpts = self.hits.iter().flat_map(Hit::all_excerpts).next();
@@ -410,10 +416,10 @@ impl Page<'_> {
         } else if excerpts.is_none() {
             return None;
         }
-        Some(written(&told))
+        Some(to_raw_json(&told))
     }
 
-    /// How the fields that were found are read on, one by one.
+    /// Returns the ladder with a continuation for each excerpt.
     fn ladder(&self) -> Option<Box<RawValue>> {
         let mut records = Vec::new();
         for hit in self.hits.iter().take(super::ladder::MAX_RECORDS) {
@@ -441,50 +447,50 @@ impl Page<'_> {
         if records.is_empty() {
             return None;
         }
-        Some(written(
+        Some(to_raw_json(
             &json!({"kind": KIND, "read_tool": "read_record_field", "records": records}),
         ))
     }
 
-    /// What was found, in words of so many bytes. The cursor and the ids that are told are whole, whatever they take.
-    fn words(&self, max_bytes: usize) -> String {
+    /// Renders the hits as text of about `max_bytes`. The cursor and the ids are never cut.
+    fn summary_text(&self, max_bytes: usize) -> String {
         let mut text = String::with_capacity(max_bytes);
         let _ = write!(text, "search: {} hit(s).", self.hits.len());
         if self.has_more {
             text.push_str(" has_more=true.");
         }
-        if let Some(cursor) = told(self.body, "next_cursor").and_then(cursor) {
+        if let Some(cursor) = envelope_member(self.body, "next_cursor").and_then(cursor_json) {
             let _ = write!(text, " next_cursor={cursor}.");
         }
         if self.shortened {
-            text.push_str(" page_shortened=true: more hits than fit one reply; go on with next_cursor, or name streams or a connection_id.");
+            text.push_str(" page_shortened=true: more hits than fit one reply; continue with next_cursor, or name streams or a connection_id.");
         }
         if let Some(first) = self.hits.first() {
             let id = first.shown_id();
-            if self.alone || id.len() <= max_bytes / 3 {
+            if self.text_only || id.len() <= max_bytes / 3 {
                 let _ = write!(text, " first_fetch_id={id}");
             } else {
                 text.push_str(" first_fetch_id is structuredContent.results[0].id");
             }
         }
-        let closing = match (self.hits.is_empty(), self.alone) {
+        let closing = match (self.hits.is_empty(), self.text_only) {
             (true, _) => "",
             (_, true) => CLOSING,
-            (_, false) => CLOSING_BESIDE,
+            (_, false) => CLOSING_STRUCTURED,
         };
         let mut missing = String::new();
-        self.say_missing(&mut missing);
-        self.say_recall(&mut missing);
+        self.push_unavailable(&mut missing);
+        self.push_recall(&mut missing);
         let taken = text.len() + missing.len() + closing.len() + 40;
         let mut room = max_bytes.saturating_sub(taken);
-        self.say_sources(&mut text, room.saturating_sub(NAMED_BYTES));
+        self.push_sources(&mut text, room.saturating_sub(HITS_RESERVE_BYTES));
         text.push_str(&missing);
         if self.hits.is_empty() {
             return text;
         }
-        // Names are never left out, so they are counted before what was found.
+        // Names are never left out, so their room is reserved before the excerpts.
         room = max_bytes.saturating_sub(text.len() + closing.len() + 40);
-        let named = self.named(room);
+        let named = self.hit_lines(room);
         room = room.saturating_sub(named.iter().map(String::len).sum());
         let mut evidence = String::new();
         let mut told = vec![false; named.len()];
@@ -493,7 +499,7 @@ impl Page<'_> {
                 let number = evidence.matches('\n').count() + 1;
                 let line = SNIPPET_CHARS
                     .iter()
-                    .map(|chars| self.excerpt_words(number, at, one, *chars))
+                    .map(|chars| self.excerpt_line(number, at, one, *chars))
                     .find(|line| line.len() <= room);
                 if let Some(line) = line {
                     room -= line.len();
@@ -508,11 +514,12 @@ impl Page<'_> {
         text.push_str("\nTop results:");
         for (at, (hit, line)) in self.hits.iter().zip(&named).enumerate() {
             text.push_str(line);
-            // What was found of it is told above, where there was room.
+            // The snippet, unless an excerpt above shows it.
             let snippet = hit.snippet.as_ref().filter(|_| !told[at]);
             let found = snippet.and_then(|snippet| {
                 let each = SNIPPET_CHARS.iter();
-                let mut each = each.map(|chars| format!(" snippet={}", shown(snippet, *chars)));
+                let mut each =
+                    each.map(|chars| format!(" snippet={}", passage_json(snippet, *chars)));
                 each.find(|shown| shown.len() <= room)
             });
             if let Some(found) = found {
@@ -524,28 +531,28 @@ impl Page<'_> {
         text
     }
 
-    /// The hits that are told in words, by their names, one line each.
-    fn named(&self, room: usize) -> Vec<String> {
-        let most = if self.alone { usize::MAX } else { TOP_HITS };
+    /// Returns a line of names for each hit in the text.
+    fn hit_lines(&self, room: usize) -> Vec<String> {
+        let most = if self.text_only { usize::MAX } else { TOP_HITS };
         let top = &self.hits[..self.hits.len().min(most)];
-        // What was found is worth more than the end of a title.
+        // Excerpts are worth more than the end of a title.
         let share = if top.iter().any(|hit| hit.all_excerpts().next().is_some()) {
             room * 3 / 4
         } else {
             room
         };
         let mut lines = Vec::new();
-        for width in WIDTHS {
+        for width in NAME_WIDTHS {
             let each = top.iter().enumerate();
-            lines = each.map(|(at, hit)| hit_words(at, hit, width)).collect();
+            lines = each.map(|(at, hit)| hit_line(at, hit, width)).collect();
             if lines.iter().map(String::len).sum::<usize>() <= share {
                 return lines;
             }
         }
-        if self.alone || lines.iter().map(String::len).sum::<usize>() <= room {
+        if self.text_only || lines.iter().map(String::len).sum::<usize>() <= room {
             return lines;
         }
-        // Long ids are told as far as there is room, and after that by their place.
+        // A long id that does not fit is replaced by a reference to the structured content.
         let mut left = room;
         for (at, (line, hit)) in lines.iter_mut().zip(top).enumerate() {
             let long = hit.shown_id().len() > ID_BYTES;
@@ -557,21 +564,21 @@ impl Page<'_> {
         lines
     }
 
-    fn excerpt_words(&self, number: usize, at: usize, one: &Excerpt<'_>, chars: usize) -> String {
+    fn excerpt_line(&self, number: usize, at: usize, one: &Excerpt<'_>, chars: usize) -> String {
         let mut line = String::with_capacity(LINE_BYTES);
         let _ = write!(
             line,
             "\n{number}. result={} field_path={} snippet={} id={} complete={}",
             at + 1,
             one.field,
-            shown(one.passage(self.sought), chars),
+            passage_json(one.passage(self.sought), chars),
             self.hits[at].shown_id(),
             one.complete
         );
         if let Some(cursor) = one.given("cursor") {
-            let _ = write!(line, " next_cursor={}", scalar(cursor));
+            let _ = write!(line, " next_cursor={}", scalar_json(cursor));
         }
-        // What has no id of its own is not read by one.
+        // A hit without an id cannot be read on.
         if self.hits[at].id.is_none() {
             return line;
         }
@@ -584,8 +591,8 @@ impl Page<'_> {
         line
     }
 
-    /// Which sources the hits are of: as many as there is room for, and how many more there are.
-    fn say_sources(&self, text: &mut String, room: usize) {
+    /// Appends the sources of the hits: as many as fit, and the number of the others.
+    fn push_sources(&self, text: &mut String, room: usize) {
         let mix = self.body["meta"]["package"]["source_mix"].as_array();
         let mix = mix.unwrap_or_default();
         let mut shown = String::new();
@@ -594,7 +601,7 @@ impl Page<'_> {
             for name in ["connection_id", "connector_key", "count", "display_name"] {
                 match &one[name] {
                     Json::String(value) => {
-                        let value = inline(&within(value, SOURCE_BYTES));
+                        let value = inline_text(&within(value, SOURCE_BYTES));
                         parts.push(format!("{name}:{value}"));
                     }
                     Json::Number(value) => parts.push(format!("{name}:{value}")),
@@ -616,8 +623,8 @@ impl Page<'_> {
         }
     }
 
-    /// Which sources could not be asked.
-    fn say_missing(&self, text: &mut String) {
+    /// Appends the sources that could not be searched.
+    fn push_unavailable(&self, text: &mut String) {
         if self.body["meta"]["package"]["partial"] != true {
             return;
         }
@@ -632,14 +639,14 @@ impl Page<'_> {
             let _ = write!(
                 text,
                 " {} could not be searched ({});",
-                inline(&within(name, SOURCE_BYTES)),
-                inline(&within(code, SOURCE_BYTES))
+                inline_text(&within(name, SOURCE_BYTES)),
+                inline_text(&within(code, SOURCE_BYTES))
             );
         }
         text.push_str(" ask the owner to approve it again.");
     }
 
-    fn say_recall(&self, text: &mut String) {
+    fn push_recall(&self, text: &mut String) {
         let recall = &self.body["meta"]["recall"];
         if recall["ranking_scope"] != "candidate_window" && recall["complete"] != false {
             return;
@@ -658,7 +665,7 @@ impl Page<'_> {
     }
 }
 
-fn hit_words(at: usize, hit: &Hit<'_>, (title_chars, label_chars): (usize, usize)) -> String {
+fn hit_line(at: usize, hit: &Hit<'_>, (title_chars, label_chars): (usize, usize)) -> String {
     let label = |name: &str| hit.label(name);
     let mut line = String::with_capacity(LINE_BYTES);
     let _ = write!(line, "\n{}. id={}", at + 1, hit.shown_id());
@@ -667,7 +674,7 @@ fn hit_words(at: usize, hit: &Hit<'_>, (title_chars, label_chars): (usize, usize
     }
     for name in ["connector_key", "stream"] {
         if let Some(text) = label(name) {
-            let _ = write!(line, " {name}={}", inline(&cut(text, label_chars)));
+            let _ = write!(line, " {name}={}", inline_text(&cut(text, label_chars)));
         }
     }
     let title = label("title").unwrap_or_default();
@@ -679,7 +686,7 @@ fn hit_words(at: usize, hit: &Hit<'_>, (title_chars, label_chars): (usize, usize
         && label("id_omitted").is_none()
         && hit.id.as_ref().is_none_or(|id| id.connection.is_none())
     {
-        let _ = write!(line, " connection_id={}", inline(connection));
+        let _ = write!(line, " connection_id={}", inline_text(connection));
     }
     line
 }

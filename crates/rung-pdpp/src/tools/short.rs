@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::binary::is_base64;
-use super::json::{Json, Members};
+use super::json::{Json, JsonObject};
 use super::ladder::{Known, identity, is_cut, is_field};
 
 /// Levels of records within records.
@@ -43,7 +43,7 @@ pub(super) fn conceal_bytes(value: &mut Json<'_>) {
 }
 
 /// Shortens the fields of a row that has them apart from what says whose it is.
-pub(super) fn shorten_fields(data: &mut Members<'_>, chars: usize) {
+pub(super) fn shorten_fields(data: &mut JsonObject<'_>, chars: usize) {
     for (_, value) in data.iter_mut().filter(|(name, _)| is_field(name, true)) {
         shorten_value(value, chars);
     }

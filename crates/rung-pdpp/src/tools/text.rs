@@ -1,4 +1,4 @@
-//! Words for models: short, on one line, and never cut where a name would lose its meaning.
+//! Text for models: short, on one line, and never cut within a name.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::json::Json;
 
-/// The first so many code points, and `…` where there were more.
+/// Returns the first `max_chars` code points, and `…` if there were more.
 pub(super) fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
     match nth_char(text, max_chars) {
         None => text.into(),
@@ -19,42 +19,41 @@ pub(super) fn cut(text: &str, max_chars: usize) -> Cow<'_, str> {
     }
 }
 
-/// Where a code point begins, if there are so many.
+/// Returns the byte offset of the `n`th code point, if there is one.
 pub(super) fn nth_char(text: &str, n: usize) -> Option<usize> {
     if n >= text.len() {
         return None;
     }
-    // Most texts are ASCII, in which code points are bytes.
+    // Most texts are ASCII, where code points are bytes.
     if text.as_bytes()[..n].is_ascii() {
         return Some(n);
     }
     text.char_indices().nth(n).map(|(at, _)| at)
 }
 
-/// Whether a text has more code points than this, found out without counting them all.
+/// True if a text has more than `chars` code points. Does not count them all.
 pub(super) fn is_longer(text: &str, chars: usize) -> bool {
     nth_char(text, chars).is_some()
 }
 
-/// Something as JSON.
 pub(super) fn json_text(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("what is read as JSON can be written")
+    serde_json::to_string(value).expect("parsed JSON can be written")
 }
 
-/// A value as JSON writes it, or `null`.
-pub(super) fn scalar(value: &Json<'_>) -> String {
+/// Returns a scalar as JSON, or `null` for an array or an object.
+pub(super) fn scalar_json(value: &Json<'_>) -> String {
     match value {
         Json::Array(_) | Json::Object(_) => "null".to_owned(),
         value => json_text(value),
     }
 }
 
-/// A text as JSON writes it, within so many code points.
+/// Returns the beginning of a text as a JSON string on one line.
 pub(super) fn quoted(text: &str, max_chars: usize) -> String {
     json_text(&cut(&one_line(text), max_chars))
 }
 
-/// A text without breaks, and without what a terminal would obey.
+/// Returns a text on one line, without control characters.
 pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     if is_one_line(text) {
         return text.into();
@@ -67,7 +66,7 @@ pub(super) fn one_line(text: &str) -> Cow<'_, str> {
         out.push_str(words);
     };
     let apart = |c: char| c.is_whitespace() || c.is_control();
-    // Most lines are as they shall be, which is seen sooner than word for word.
+    // Most lines are clean already: checking is faster than splitting into words.
     for line in text.split('\n') {
         let line = line.trim_matches(' ');
         if is_one_line(line) {
@@ -79,7 +78,7 @@ pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-/// Whether a text is on one line already, with one space between its words and none around them.
+/// True if a text is on one line already, with single spaces between its words and none around them.
 fn is_one_line(text: &str) -> bool {
     let bytes = text.as_bytes();
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
@@ -88,7 +87,7 @@ fn is_one_line(text: &str) -> bool {
     if *first == b' ' || *last == b' ' {
         return false;
     }
-    // Every byte is looked at, with no way out between them: so many are looked at together.
+    // No early exit, so that the loops are vectorized.
     let control = |byte: &u8| u8::from(byte.is_ascii_control());
     let controls = bytes.iter().map(control).fold(0, |any, one| any | one);
     let space = |byte: &u8| u8::from(*byte == b' ');
@@ -97,7 +96,7 @@ fn is_one_line(text: &str) -> bool {
     if controls | gaps.fold(0, |any, one| any | one) != 0 {
         return false;
     }
-    // Whatever else is space or control begins with one of these.
+    // The UTF-8 of every other space or control character begins with one of these bytes.
     let places = memchr::memchr3_iter(0xc2, 0xe2, 0xe3, bytes);
     let mut places = places.chain(memchr::memchr_iter(0xe1, bytes));
     !places.any(|at| {
@@ -106,8 +105,8 @@ fn is_one_line(text: &str) -> bool {
     })
 }
 
-/// A value within a list, without what separates its parts.
-pub(super) fn inline(text: &str) -> String {
+/// Returns a text for use in a list, its spaces and separators replaced by `_`.
+pub(super) fn inline_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut spaced = false;
     for c in text.chars() {
@@ -130,7 +129,7 @@ pub(super) fn inline(text: &str) -> String {
     out
 }
 
-/// The first text among some members.
+/// Returns the first non-empty string among these members.
 pub(super) fn first_text<'v>(value: &'v Json<'_>, names: &[&str]) -> Option<&'v str> {
     let text = |name: &&str| value.get(name)?.as_str().filter(|text| !text.is_empty());
     names.iter().find_map(text)
@@ -142,7 +141,7 @@ mod tests {
 
     #[test]
     fn values_stay_on_one_line_and_apart() {
-        assert_eq!(inline("a b;c,[d]{e}\n\nf "), "a_b_c__d__e__f_");
+        assert_eq!(inline_text("a b;c,[d]{e}\n\nf "), "a_b_c__d__e__f_");
         assert_eq!(quoted(" a\n  b\t\"c\" ", 80), "\"a b \\\"c\\\"\"");
         for apart in [
             " a",

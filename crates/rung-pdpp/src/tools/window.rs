@@ -1,8 +1,9 @@
-//! A part of a field: which one is meant, what the provider gave of it, and how to go on from there.
+//! A window of a field: selecting it, reading it from the provider, and the cursors to continue.
 
 use rung_fault::{Code, Fault};
 use rung_ladder::{
-    Binding, Place, Shortcut, Unread, head, json_char_bytes, json_string_bytes, limits,
+    Binding, CursorTarget, Shortcut, UncheckedCursor, head, json_char_bytes, json_string_bytes,
+    limits,
 };
 use rung_records::digest;
 use rung_tool::Reply;
@@ -10,20 +11,20 @@ use serde_json::{Value, json};
 
 use super::Asking;
 use super::id::is_name;
-use super::id::{Selector, WindowId, check_name};
+use super::id::{FieldSelector, WindowId, check_name};
 use super::json::Json;
 use super::ladder::Ladder;
-use super::refusal::Refusal;
+use super::provider_error::ProviderError;
 
 pub(super) fn selector_fault(why: &str) -> Fault {
     Fault::new(Code::InvalidFieldWindowSelector, why.to_owned()).with_hint(
-        "name the record by `id`, and the part by one of cursor, offset_chars or q; with none of them it begins at the beginning",
+        "name the record by `id`, and the part by one of cursor, offset_chars or q; without these the window starts at the beginning",
     )
 }
 
-/// Refuses a part that is named in two ways.
+/// Returns an error for a selector that is contradictory or out of range.
 fn check(asked: &WindowId) -> Result<(), Fault> {
-    let Selector {
+    let FieldSelector {
         cursor,
         offset_chars,
         limit_chars,
@@ -52,7 +53,7 @@ fn check(asked: &WindowId) -> Result<(), Fault> {
             "`before_chars` and `after_chars` require `q`",
         ));
     }
-    // Addresses are checked by nobody else.
+    // URIs are not checked by a schema.
     let most = |value: &Option<u64>, most| value.is_none_or(|value| value <= most);
     let sound = most(limit_chars, limits::WINDOW_CHARS_MAX)
         && *limit_chars != Some(0)
@@ -85,14 +86,14 @@ pub(super) struct Window {
     matched: Option<(String, u64, u64)>,
     /// Whether the provider said that there is more, where it does not say how much there is.
     has_more: Option<bool>,
-    /// Whether whoever asked said how long it is to be.
+    /// True if the call asked for more than the usual size by number.
     sized: bool,
     /// Whether it was read to end where it ends.
     back: bool,
 }
 
-/// A text stands in a reply twice, for models and for programs. Whoever reads words alone gets as much of it, so that a part is the
-/// same part for everybody.
+/// The text is in a reply twice, in the text block and in the structured content. Without structured content the limit is the
+/// same, so that a window is the same for every client.
 const COPIES: usize = 2;
 
 /// Whether a digest is of the kind that we make.
@@ -104,8 +105,8 @@ fn is_digest(digest: &str) -> bool {
 /// No text is longer than this.
 const MAX_OFFSET: u64 = 1 << 53;
 
-/// Whether somebody asked for more than what is usual, by number.
-pub(super) fn is_sized(selector: &Selector) -> bool {
+/// True if a selector asks for more than the usual size by number.
+pub(super) fn is_sized(selector: &FieldSelector) -> bool {
     let more = |asked: Option<u64>, usual: u64| asked.is_some_and(|asked| asked > usual);
     more(selector.limit_chars, limits::WINDOW_CHARS)
         || more(selector.before_chars, limits::CONTEXT_CHARS)
@@ -114,7 +115,7 @@ pub(super) fn is_sized(selector: &Selector) -> bool {
 
 impl Window {
     /// Reads a part from the provider.
-    pub(super) async fn read(asking: &Asking<'_>, asked: WindowId) -> Result<Self, Refusal> {
+    pub(super) async fn read(asking: &Asking<'_>, asked: WindowId) -> Result<Self, ProviderError> {
         check(&asked)?;
         let selector = &asked.selector;
         let opened = match &selector.cursor {
@@ -126,7 +127,7 @@ impl Window {
             Some(Opened::Sealed(unread)) => {
                 let position = &unread.position;
                 let limit = selector.limit_chars.unwrap_or(position.limit_chars);
-                back = matches!(position.place, Place::Before(_));
+                back = matches!(position.target, CursorTarget::Before(_));
                 // What goes back ends where the cursor was given.
                 let limit = if back {
                     limit.min(position.offset)
@@ -147,26 +148,26 @@ impl Window {
         };
         let ask = asked
             .record
-            .ask(&["field-window"])
-            .with("field", Some(&asked.field));
+            .to_request(&["field-window"])
+            .with_param("field", Some(&asked.field));
         let ask = match &selector.q {
             Some(q) => ask
-                .with("q", Some(q))
-                .with(
+                .with_param("q", Some(q))
+                .with_param(
                     "before_chars",
                     Some(selector.before_chars.unwrap_or(limits::CONTEXT_CHARS)),
                 )
-                .with(
+                .with_param(
                     "after_chars",
                     Some(selector.after_chars.unwrap_or(limits::CONTEXT_CHARS)),
                 )
-                .with("limit_chars", selector.limit_chars),
+                .with_param("limit_chars", selector.limit_chars),
             None => ask
-                .with("offset_chars", Some(offset.unwrap_or(0)))
-                .with("limit_chars", Some(limit)),
+                .with_param("offset_chars", Some(offset.unwrap_or(0)))
+                .with_param("limit_chars", Some(limit)),
         };
         let answer;
-        let body = match asking.provider.read(&ask).await {
+        let body = match asking.provider.get_json(&ask).await {
             Ok(read) => {
                 answer = read;
                 answer.body()?
@@ -180,24 +181,24 @@ impl Window {
         let asked_from = Some(offset.unwrap_or(0)).filter(|_| selector.q.is_none());
         let mut window = Self::of(asked, &body, limit)?;
         window.back = back;
-        // One that answers from elsewhere would be read in circles.
+        // A provider that returns another offset would be read in a loop.
         if let Some(from) = asked_from.filter(|from| *from != window.start)
             && !window.text.is_empty()
         {
             let why = format!(
-                "the provider was asked for what is at {from}, and gave what is at {}",
+                "the provider was asked for offset {from} and returned offset {}",
                 window.start
             );
-            return Err(Refusal::new(Code::SourceFailed, why));
+            return Err(ProviderError::new(Code::SourceFailed, why));
         }
         if let Some(Opened::Sealed(unread)) = &opened
             && !window.is_of(unread, asking)
         {
             let WindowId { record, field, .. } = &window.own;
             let why =
-                format!("field {field:?} of {record} has changed since this cursor was given");
+                format!("field {field:?} of {record} has changed since this cursor was issued");
             let stale = Fault::new(Code::StaleCursor, why)
-                .with_hint("read the field from its beginning again, without a cursor");
+                .with_hint("read the field again from its beginning, without a cursor");
             return Err(stale.into());
         }
         Ok(window)
@@ -205,7 +206,7 @@ impl Window {
 
     /// Whether the field is as it was when a cursor was given: by the provider's digest, or by its size where the cursor has a digest
     /// that was made here and the provider has none of its kind.
-    fn is_of(&self, unread: &Unread, asking: &Asking<'_>) -> bool {
+    fn is_of(&self, unread: &UncheckedCursor, asking: &Asking<'_>) -> bool {
         let WindowId { record, field, .. } = &self.own;
         let binding = Binding {
             subject: &record.to_string(),
@@ -222,7 +223,7 @@ impl Window {
         same_size || unread.check(&asking.options.key, &binding).is_ok()
     }
 
-    fn of(mut own: WindowId, body: &Json<'_>, limit: u64) -> Result<Self, Refusal> {
+    fn of(mut own: WindowId, body: &Json<'_>, limit: u64) -> Result<Self, ProviderError> {
         let told = if body["window"].is_object() {
             body
         } else {
@@ -230,9 +231,9 @@ impl Window {
         };
         let window = &told["window"];
         let odd = |what: &str| {
-            Refusal::new(
+            ProviderError::new(
                 Code::SourceFailed,
-                format!("the provider's window says no {what}"),
+                format!("the provider's window has no {what}"),
             )
         };
         let text = window["text"]
@@ -251,7 +252,7 @@ impl Window {
             _ => None,
         };
         if start > MAX_OFFSET {
-            return Err(odd("start_chars that can be"));
+            return Err(odd("valid start_chars"));
         }
         if own.record.connection.is_none()
             && let Some(connection) = told["connection_id"].as_str()
@@ -280,7 +281,7 @@ impl Window {
         })
     }
 
-    /// What it is that the provider has, or where it does not say that, how long it is.
+    /// Returns the provider's digest of the field, or else its size.
     fn revision(&self) -> String {
         let size = || self.size.map(|size| format!("size:{size}"));
         self.digest.clone().or_else(size).unwrap_or_default()
@@ -291,7 +292,7 @@ impl Window {
     }
 
     fn is_last(&self) -> bool {
-        // One that shows nothing leads nowhere.
+        // An empty window has no continuation.
         if self.text.is_empty() {
             return true;
         }
@@ -302,7 +303,7 @@ impl Window {
         }
     }
 
-    /// As programs are told.
+    /// Returns the structured content.
     fn structured(&self, asking: &Asking<'_>) -> Value {
         let ladder = Ladder {
             key: &asking.options.key,
@@ -328,9 +329,9 @@ impl Window {
                 WindowId {
                     record: self.own.record.clone(),
                     field: self.own.field.clone(),
-                    selector: Selector {
+                    selector: FieldSelector {
                         cursor: Some(cursor.clone()),
-                        ..Selector::default()
+                        ..FieldSelector::default()
                     },
                 }
                 .uri()
@@ -377,7 +378,7 @@ impl Window {
             taken += json_char_bytes(*c) * copies;
             taken <= room
         };
-        // A window that shows nothing leads nowhere.
+        // An empty window has no continuation.
         if self.back {
             let kept = self.text.chars().rev().take_while(&mut fits).count().max(1);
             let cut = self.text.chars().count().saturating_sub(kept);
@@ -415,7 +416,7 @@ impl Window {
         asking.reply(text, &structured, std::slice::from_ref(&self.own))
     }
 
-    /// As models are told: a line of JSON, the next call, then the text.
+    /// Returns the text block: a line of JSON, the next call, then the text.
     fn words(&self, structured: &Value) -> String {
         let window = &structured["window"];
         let header = json!({
@@ -434,7 +435,7 @@ impl Window {
         text
     }
 
-    /// As a resource: the text, and beside it everything else.
+    /// Returns the resource: the text, and everything else as metadata.
     pub(super) fn resource(mut self, asking: &Asking<'_>, around: usize) -> (String, Value) {
         let budget = if self.sized {
             asking.most_bytes()
@@ -463,18 +464,18 @@ impl Window {
     }
 }
 
-/// A part of a field that is no text but JSON: of its JSON, as it is written. The provider has no window for it, so the one field is
-/// asked for whole; what is granted of it is the provider's to say, as ever.
+/// Returns a window of the JSON text of a field that is not a string. The provider has no windows of such a field, so it is read
+/// whole, under the same grant.
 async fn json_window(
     asking: &Asking<'_>,
     asked: &WindowId,
     offset: u64,
     limit: u64,
-    refusal: Refusal,
-) -> Result<Value, Refusal> {
+    refusal: ProviderError,
+) -> Result<Value, ProviderError> {
     let fields = [asked.field.clone()];
-    let ask = asked.record.ask(&[]).each("fields", &fields);
-    let answer = asking.provider.read(&ask).await?;
+    let ask = asked.record.to_request(&[]).with_values("fields", &fields);
+    let answer = asking.provider.get_json(&ask).await?;
     let record = answer.body()?;
     let record = if record["data"].is_object() {
         &record
@@ -499,7 +500,7 @@ async fn json_window(
                 .position(|part| part == wanted.as_slice());
             let start = found.ok_or_else(|| {
                 let why = format!("{q:?} does not occur in the JSON of the field");
-                Refusal::Ours(Fault::new(Code::QueryNotFound, why))
+                ProviderError::Adapter(Fault::new(Code::QueryNotFound, why))
             })? as u64;
             Some((start, start + wanted.len() as u64))
         }
@@ -530,12 +531,12 @@ async fn json_window(
 }
 
 enum Opened {
-    Sealed(Unread),
+    Sealed(UncheckedCursor),
     /// Other adapters have numbers for cursors.
     Plain(u64),
 }
 
-/// Opens a cursor, before anybody is asked: it must have been given for this field of this record, under this grant.
+/// Opens a cursor, before a request is sent. It must be of this field of this record, under this grant.
 fn open(asking: &Asking<'_>, asked: &WindowId, cursor: &str) -> Result<Opened, Fault> {
     if !cursor.is_empty() && cursor.len() <= 15 && cursor.bytes().all(|byte| byte.is_ascii_digit())
     {
@@ -548,10 +549,10 @@ fn open(asking: &Asking<'_>, asked: &WindowId, cursor: &str) -> Result<Opened, F
         digest: "",
         grant: asking.provider.authority(),
     };
-    let opened = asking.options.key.open_unread(cursor, &binding);
+    let opened = asking.options.key.open_unchecked(cursor, &binding);
     opened.map(Opened::Sealed).map_err(|_| {
         let why = format!(
-            "the cursor was not given for field {:?} of {subject} under this grant",
+            "the cursor does not belong to field {:?} of {subject} under this grant",
             asked.field
         );
         Fault::new(Code::InvalidCursor, why)

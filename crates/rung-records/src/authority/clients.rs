@@ -1,50 +1,42 @@
-//! Applications that may ask for access.
+//! OAuth clients: registration and metadata.
 
 use rung_fault::Code;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::records::fresh_id;
+use crate::records::generate_id;
 use crate::scope::Bearer;
 use crate::store::params;
 use crate::{Error, Records, Result};
 
-/// What an application says of itself.
+/// The registered metadata of a client (RFC 7591).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClientCard {
-    /// By which it is known.
+pub struct ClientMetadata {
     pub client_id: String,
-    /// When it was registered, in seconds since 1970.
+    /// Time of registration, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id_issued_at: Option<i64>,
-    /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_name: Option<String>,
-    /// How it proves who it is: not at all. It is a public client.
+    /// Always `none`: every client is public.
     #[serde(default = "none")]
     pub token_endpoint_auth_method: String,
-    /// Where the owner may be sent back to.
+    /// The URIs to which the owner may be redirected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redirect_uris: Vec<String>,
-    /// How it gets tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grant_types: Vec<String>,
-    /// What it wants back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub response_types: Vec<String>,
     /// `web` or `native`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub application_type: Option<String>,
-    /// Where to read about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_uri: Option<String>,
-    /// Its picture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logo_uri: Option<String>,
-    /// What it does with what it reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_uri: Option<String>,
-    /// Its terms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tos_uri: Option<String>,
 }
@@ -53,8 +45,8 @@ fn none() -> String {
     "none".to_owned()
 }
 
-/// What a registration may say.
-const MEMBERS: [&str; 10] = [
+/// The accepted metadata fields.
+const METADATA_FIELDS: [&str; 10] = [
     "application_type",
     "client_name",
     "client_uri",
@@ -67,10 +59,10 @@ const MEMBERS: [&str; 10] = [
     "tos_uri",
 ];
 
-/// What clients out there say as well, which changes nothing here.
-const IGNORED: [&str; 4] = ["contacts", "scope", "software_id", "software_version"];
+/// Metadata fields that clients commonly send and that have no effect.
+const IGNORED_FIELDS: [&str; 4] = ["contacts", "scope", "software_id", "software_version"];
 
-/// Applications that are known without a registration: their ids and names.
+/// The ids and names of clients that need no registration.
 pub const PRE_REGISTERED: [(&str, &str); 7] = [
     ("longview", "Longview"),
     ("longview_planning_v1", "Longview Planning"),
@@ -81,26 +73,23 @@ pub const PRE_REGISTERED: [(&str, &str); 7] = [
     ("pdpp-polyfill-owner-bootstrap", "PDPP Owner Bootstrap"),
 ];
 
-/// The ways to tokens.
+/// The supported grant types.
 const GRANT_TYPES: [&str; 3] = [
     "authorization_code",
     "refresh_token",
     "urn:ietf:params:oauth:grant-type:device_code",
 ];
 
-/// Registrations in [`REGISTERED_WITHIN_MS`].
+/// Maximum number of registrations within [`REGISTERED_WITHIN_MS`].
 const MAX_REGISTRATIONS: i64 = 120;
 const REGISTERED_WITHIN_MS: i64 = 10 * 60 * 1_000;
-/// Addresses that the owner may be sent back to.
 const MAX_REDIRECTS: usize = 20;
-/// Bytes of all that an application says of itself.
+/// Maximum size of the stored metadata.
 const MAX_CARD_BYTES: usize = 8 * 1024;
-/// Characters of a name.
 const MAX_NAME_CHARS: usize = 120;
-/// Bytes of an address.
 const MAX_URI_BYTES: usize = 2_048;
 
-impl ClientCard {
+impl ClientMetadata {
     fn pre_registered(id: &str) -> Option<Self> {
         let (id, name) = PRE_REGISTERED.into_iter().find(|(own, _)| *own == id)?;
         Some(Self {
@@ -119,29 +108,29 @@ impl ClientCard {
         })
     }
 
-    /// Reads what an application says of itself, by whichever way it says so.
-    pub fn read(client_id: String, told: &Value) -> Result<Self> {
+    /// Parses and checks client metadata, from a registration or a metadata document.
+    pub fn parse(client_id: String, told: &Value) -> Result<Self> {
         let mut told = told
             .as_object()
-            .ok_or_else(|| wrong("an object is needed"))?
+            .ok_or_else(|| invalid_metadata("the client metadata must be an object"))?
             .clone();
-        told.retain(|name, value| MEMBERS.contains(&name.as_str()) && !value.is_null());
+        told.retain(|name, value| METADATA_FIELDS.contains(&name.as_str()) && !value.is_null());
         told.insert("client_id".to_owned(), Value::String(client_id));
         let card: Self = serde_json::from_value(Value::Object(told))
-            .map_err(|error| wrong(error.to_string()))?;
+            .map_err(|error| invalid_metadata(error.to_string()))?;
         card.check()?;
         Ok(card)
     }
 
     fn check(&self) -> Result<()> {
         if self.token_endpoint_auth_method != "none" {
-            return Err(wrong("token_endpoint_auth_method is none here"));
+            return Err(invalid_metadata("token_endpoint_auth_method must be none"));
         }
         if let Some(name) = &self.client_name
-            && (name.chars().count() > MAX_NAME_CHARS || name.chars().any(is_unseen))
+            && (name.chars().count() > MAX_NAME_CHARS || name.chars().any(is_invisible))
         {
-            return Err(wrong(format!(
-                "client_name has {MAX_NAME_CHARS} characters at most, and all of them can be seen"
+            return Err(invalid_metadata(format!(
+                "client_name must have at most {MAX_NAME_CHARS} characters, none of them invisible"
             )));
         }
         let unknown = self
@@ -150,24 +139,28 @@ impl ClientCard {
             .find(|own| !GRANT_TYPES.contains(&own.as_str()));
         if let Some(unknown) = unknown {
             let unknown = rung_ladder::head(unknown, 60);
-            return Err(wrong(format!("grant_types: {unknown} is not offered")));
+            return Err(invalid_metadata(format!(
+                "grant_types: {unknown} is not supported"
+            )));
         }
         if self.response_types.iter().any(|own| own != "code") {
-            return Err(wrong("response_types is [\"code\"]"));
+            return Err(invalid_metadata("response_types must be [\"code\"]"));
         }
         if !matches!(
             self.application_type.as_deref(),
             None | Some("web" | "native")
         ) {
-            return Err(wrong("application_type is web or native"));
+            return Err(invalid_metadata("application_type must be web or native"));
         }
         if self.redirect_uris.len() > MAX_REDIRECTS {
-            return Err(wrong(format!("{MAX_REDIRECTS} redirect_uris at most")));
+            return Err(invalid_metadata(format!(
+                "at most {MAX_REDIRECTS} redirect_uris"
+            )));
         }
         for uri in &self.redirect_uris {
-            if !is_redirect(uri) {
-                let why = "a redirect_uri is https, http to this machine, or an app's own scheme, without a fragment";
-                return Err(Error::refused(
+            if !is_safe_redirect(uri) {
+                let why = "a redirect_uri must be https, http to this machine, or an app's own scheme, without a fragment";
+                return Err(Error::invalid_with_code(
                     Code::InvalidRedirectUri,
                     "redirect_uris",
                     why,
@@ -185,14 +178,14 @@ impl ClientCard {
                 && uri.len() <= MAX_URI_BYTES
                 && !uri.chars().any(|c| c.is_control() || c.is_whitespace());
             if !sound {
-                return Err(wrong("addresses of an application are https"));
+                return Err(invalid_metadata("the URLs of a client must be https"));
             }
         }
         Ok(())
     }
 
-    /// An application that got a refresh token before, under an address that need not be read again for it.
-    pub fn refreshing(client_id: String) -> Self {
+    /// Returns metadata that suffice to refresh a token, without fetching the client's metadata document.
+    pub fn for_refresh(client_id: String) -> Self {
         Self {
             client_id,
             client_id_issued_at: None,
@@ -209,47 +202,46 @@ impl ClientCard {
         }
     }
 
-    /// How it is called.
+    /// Returns the display name: the client's name, or its id.
     pub fn name(&self) -> &str {
         self.client_name.as_deref().unwrap_or(&self.client_id)
     }
 
-    /// Whether it may have refresh tokens.
-    pub fn refreshes(&self) -> bool {
+    pub fn may_refresh(&self) -> bool {
         self.grant_types.iter().any(|own| own == "refresh_token")
     }
 
-    /// Whether the owner may be sent there: exactly what was registered, or nowhere.
-    pub fn may_redirect(&self, uri: &str) -> bool {
-        is_redirect(uri) && self.redirect_uris.iter().any(|own| own == uri)
+    /// Returns true if `uri` is safe and exactly one of the registered redirect URIs.
+    pub fn is_registered_redirect(&self, uri: &str) -> bool {
+        is_safe_redirect(uri) && self.redirect_uris.iter().any(|own| own == uri)
     }
 }
 
-fn refuse_unknown(told: &serde_json::Map<String, Value>) -> Result<()> {
-    let known = |name: &str| MEMBERS.contains(&name) || IGNORED.contains(&name);
+fn reject_unknown_fields(told: &serde_json::Map<String, Value>) -> Result<()> {
+    let known = |name: &str| METADATA_FIELDS.contains(&name) || IGNORED_FIELDS.contains(&name);
     match told.keys().find(|name| !known(name.as_str())) {
         None => Ok(()),
         Some(unknown) => {
             let unknown = rung_ladder::head(unknown, 60);
-            Err(wrong(format!(
-                "{unknown:?} is not a member that is taken in"
+            Err(invalid_metadata(format!(
+                "{unknown:?} is not a supported member"
             )))
         }
     }
 }
 
-fn wrong(why: impl Into<String>) -> Error {
-    Error::refused(Code::InvalidClientMetadata, "", why)
+fn invalid_metadata(why: impl Into<String>) -> Error {
+    Error::invalid_with_code(Code::InvalidClientMetadata, "", why)
 }
 
-/// Characters that change how others look, or nothing at all.
-fn is_unseen(c: char) -> bool {
+/// Returns true for characters that are invisible or change how others are displayed.
+fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{ad}' | '\u{61c}')
 }
 
-/// The scheme of an address, and what follows.
-fn scheme(uri: &str) -> Option<(&str, &str)> {
+/// Splits a URI into its scheme and the rest.
+fn split_scheme(uri: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = uri.split_once(':')?;
     let sound = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
         && scheme
@@ -270,14 +262,14 @@ fn is_loopback(uri: &str) -> bool {
     matches!(host, Some("127.0.0.1" | "localhost" | "::1"))
 }
 
-fn is_redirect(uri: &str) -> bool {
+fn is_safe_redirect(uri: &str) -> bool {
     let plain = uri.len() <= MAX_URI_BYTES
         && uri.is_ascii()
         && !uri.contains('#')
         && !uri
             .bytes()
             .any(|b| b.is_ascii_control() || b == b' ' || b == b'"' || b == b'\\');
-    let Some((scheme, rest)) = scheme(uri) else {
+    let Some((scheme, rest)) = split_scheme(uri) else {
         return false;
     };
     let scheme = scheme.to_ascii_lowercase();
@@ -291,7 +283,7 @@ fn is_redirect(uri: &str) -> bool {
         && match scheme.as_str() {
             "https" => authority().is_some(),
             "http" => is_loopback(uri) && authority().is_some(),
-            // What a browser runs or reads itself.
+            // Schemes that a browser executes or opens itself.
             "javascript" | "data" | "vbscript" | "file" | "blob" | "about" | "ws" | "wss"
             | "ftp" | "view-source" => false,
             _ => rest.len() > 1,
@@ -299,32 +291,32 @@ fn is_redirect(uri: &str) -> bool {
 }
 
 impl Records {
-    /// Takes in an application that was not known.
-    pub fn register_client(&self, told: &Value) -> Result<ClientCard> {
+    /// Registers a client (RFC 7591).
+    pub fn register_client(&self, told: &Value) -> Result<ClientMetadata> {
         let members = told
             .as_object()
-            .ok_or_else(|| wrong("an object is needed"))?;
-        refuse_unknown(members)?;
+            .ok_or_else(|| invalid_metadata("the client metadata must be an object"))?;
+        reject_unknown_fields(members)?;
         let now_ms = self.now_ms();
-        let mut card = ClientCard::read(fresh_id("client")?, told)?;
+        let mut card = ClientMetadata::parse(generate_id("client")?, told)?;
         card.client_id_issued_at = Some(now_ms / 1_000);
         let body = serde_json::to_string(&card)?;
         if body.len() > MAX_CARD_BYTES {
-            return Err(wrong(format!(
-                "all of it has {MAX_CARD_BYTES} bytes at most"
+            return Err(invalid_metadata(format!(
+                "the client metadata must have at most {MAX_CARD_BYTES} bytes"
             )));
         }
-        self.store.writing(|tx| {
-            let lately = tx.one(
+        self.store.write_tx(|tx| {
+            let lately = tx.query_one(
                 "SELECT count(*) FROM client WHERE registered_ms > ?1",
                 params![now_ms - REGISTERED_WITHIN_MS],
                 |row| row.int(0),
             )?;
             if lately.unwrap_or(0) >= MAX_REGISTRATIONS {
-                return Err(Error::refused(
+                return Err(Error::invalid_with_code(
                     Code::SlowDown,
                     "",
-                    "too many applications were registered in the last ten minutes",
+                    "too many clients were registered in the last ten minutes: try again later",
                 ));
             }
             tx.execute(
@@ -335,13 +327,13 @@ impl Records {
         Ok(card)
     }
 
-    /// An application that is known.
-    pub fn client(&self, id: &str) -> Result<Option<ClientCard>> {
-        if let Some(card) = ClientCard::pre_registered(id) {
+    /// Returns the metadata of a registered or preregistered client.
+    pub fn client(&self, id: &str) -> Result<Option<ClientMetadata>> {
+        if let Some(card) = ClientMetadata::pre_registered(id) {
             return Ok(Some(card));
         }
-        let body = self.store.reading(|tx| {
-            tx.one(
+        let body = self.store.read_tx(|tx| {
+            tx.query_one(
                 "SELECT body FROM client WHERE id = ?1",
                 params![id],
                 |row| Ok(row.text(0)?.to_owned()),
@@ -351,23 +343,23 @@ impl Records {
             .transpose()
     }
 
-    /// Changes what is known of an application.
-    pub fn change_client(&self, owner: &Bearer, id: &str, told: &Value) -> Result<ClientCard> {
+    /// Replaces the given metadata fields of a client.
+    pub fn update_client(&self, owner: &Bearer, id: &str, told: &Value) -> Result<ClientMetadata> {
         owner.require_owner()?;
-        let absent = || Error::NotFound("no application has this client_id".to_owned());
+        let absent = || Error::NotFound("no client has this client_id".to_owned());
         let known = self.client(id)?.ok_or_else(absent)?;
         let mut merged = serde_json::to_value(&known)?;
         let told = told
             .as_object()
-            .ok_or_else(|| wrong("an object is needed"))?;
-        refuse_unknown(told)?;
+            .ok_or_else(|| invalid_metadata("the client metadata must be an object"))?;
+        reject_unknown_fields(told)?;
         for (name, value) in told {
             merged[name] = value.clone();
         }
-        let mut card = ClientCard::read(id.to_owned(), &merged)?;
+        let mut card = ClientMetadata::parse(id.to_owned(), &merged)?;
         card.client_id_issued_at = known.client_id_issued_at;
         let body = serde_json::to_string(&card)?;
-        let changed = self.store.writing(|tx| {
+        let changed = self.store.write_tx(|tx| {
             tx.execute(
                 "UPDATE client SET body = ?2 WHERE id = ?1",
                 params![id, &body],
@@ -379,16 +371,14 @@ impl Records {
         Ok(card)
     }
 
-    /// Forgets an application. What it was granted goes on until it is revoked.
+    /// Deletes a client. Its grants remain valid until revoked.
     pub fn remove_client(&self, owner: &Bearer, id: &str) -> Result<()> {
         owner.require_owner()?;
         let removed = self
             .store
-            .writing(|tx| tx.execute("DELETE FROM client WHERE id = ?1", params![id]))?;
+            .write_tx(|tx| tx.execute("DELETE FROM client WHERE id = ?1", params![id]))?;
         match removed {
-            0 => Err(Error::NotFound(
-                "no application has this client_id".to_owned(),
-            )),
+            0 => Err(Error::NotFound("no client has this client_id".to_owned())),
             _ => Ok(()),
         }
     }
@@ -409,7 +399,7 @@ mod tests {
             "cursor://anysphere.cursor-retrieval/oauth",
             "com.example.app:/cb",
         ] {
-            assert!(is_redirect(good), "{good}");
+            assert!(is_safe_redirect(good), "{good}");
         }
         for bad in [
             "",
@@ -426,22 +416,22 @@ mod tests {
             "https://app.example;sandbox/cb",
             "https://app.example/\\x",
         ] {
-            assert!(!is_redirect(bad), "{bad}");
+            assert!(!is_safe_redirect(bad), "{bad}");
         }
     }
 
     #[test]
     fn a_redirect_is_exact() {
         let told = serde_json::json!({"redirect_uris": ["https://app.example/cb", "http://127.0.0.1:1/cb"]});
-        let card = ClientCard::read("c".to_owned(), &told).unwrap();
-        assert!(card.may_redirect("https://app.example/cb"));
+        let card = ClientMetadata::parse("c".to_owned(), &told).unwrap();
+        assert!(card.is_registered_redirect("https://app.example/cb"));
         for other in [
             "https://app.example/cb/",
             "https://app.example/cb?x=1",
             "https://app.example:443/cb",
             "http://127.0.0.1:2/cb",
         ] {
-            assert!(!card.may_redirect(other), "{other}");
+            assert!(!card.is_registered_redirect(other), "{other}");
         }
     }
 }

@@ -1,42 +1,38 @@
-//! What a token is, for a resource server elsewhere, and for ourselves.
+//! Token introspection (RFC 7662), for remote resource servers and for this process.
 
 use std::sync::Arc;
 
 use rung_auth::Token;
 use serde_json::{Value, json};
 
-use super::issue::{Holder, details};
+use super::issue::{TokenKind, authorization_details};
 use crate::grant::Grant;
 use crate::records::subject_no;
 use crate::scope::Bearer;
 use crate::store::{Tx, params};
-use crate::tokens::{bearer, token_hash};
+use crate::tokens::{build_bearer, token_hash};
 use crate::{Error, Records, Result};
 
-/// What is known of a token.
+/// The state of a token.
 #[derive(Debug, Clone)]
-pub enum Introspected {
-    /// It is not good, and why, where that may be said.
+pub enum Introspection {
+    /// The token is not valid. Carries the reason, if it may be disclosed.
     Inactive(Option<&'static str>),
-    /// It is good.
     Active {
-        /// Whose data.
+        /// Row number of the subject whose data the token reaches.
         subject: i64,
-        /// The same for others.
         subject_id: String,
-        /// Who carries it.
         client_id: String,
-        /// What it is for.
-        holder: Holder,
-        /// The grants that hold.
+        token_kind: TokenKind,
+        /// The active grants. Empty for an owner token.
         grants: Vec<Grant>,
-        /// When it ends, in milliseconds since 1970.
+        /// When the token expires, in milliseconds since 1970.
         expires_ms: Option<i64>,
     },
 }
 
-/// A token as it is on record.
-struct Known {
+/// A row of the `token` table.
+struct TokenRow {
     kind: String,
     subject: i64,
     subject_id: String,
@@ -48,15 +44,15 @@ struct Known {
     family_revoked: bool,
 }
 
-impl Introspected {
-    /// What is known of a token at a moment.
-    pub(crate) fn of(tx: &mut dyn Tx, hash: &str, now_ms: i64) -> Result<Self> {
-        let known = tx.one(
+impl Introspection {
+    /// Reads the state of the token with this hash at `now_ms`.
+    pub(crate) fn find(tx: &mut dyn Tx, hash: &str, now_ms: i64) -> Result<Self> {
+        let known = tx.query_one(
             "SELECT t.kind, t.subject, s.id, t.client, t.grant_id, t.package_id, t.expires_ms, t.revoked_ms, f.revoked_ms
              FROM token t JOIN subject s ON s.no = t.subject LEFT JOIN family f ON f.id = t.family WHERE t.hash = ?1",
             params![hash],
             |row| {
-                Ok(Known {
+                Ok(TokenRow {
                     kind: row.text(0)?.to_owned(),
                     subject: row.int(1)?,
                     subject_id: row.text(2)?.to_owned(),
@@ -79,26 +75,26 @@ impl Introspected {
             return Ok(Self::Inactive(Some("refresh_family_revoked")));
         }
         let holder = match (known.kind.as_str(), known.grant_id, known.package_id) {
-            ("owner", _, _) => Holder::Owner,
-            ("client", Some(id), _) => Holder::Grant(id),
-            ("mcp_package", _, Some(id)) => Holder::Package(id),
+            ("owner", _, _) => TokenKind::Owner,
+            ("client", Some(id), _) => TokenKind::Grant(id),
+            ("mcp_package", _, Some(id)) => TokenKind::Package(id),
             _ => return Ok(Self::Inactive(Some("grant_invalid"))),
         };
         let grants = match &holder {
-            Holder::Owner => Vec::new(),
-            Holder::Grant(id) => match grant(tx, known.subject, id, now_ms)? {
+            TokenKind::Owner => Vec::new(),
+            TokenKind::Grant(id) => match find_active_grant(tx, known.subject, id, now_ms)? {
                 Ok(grant) => vec![grant],
                 Err(why) => return Ok(Self::Inactive(Some(why))),
             },
-            Holder::Package(id) => {
-                let children = tx.all(
+            TokenKind::Package(id) => {
+                let children = tx.query_all(
                     "SELECT id FROM grant_fact WHERE subject = ?1 AND package_id = ?2 ORDER BY issued_ms, id",
                     params![known.subject, id],
                     |row| Ok(row.text(0)?.to_owned()),
                 )?;
                 let mut grants = Vec::new();
                 for child in children {
-                    grants.extend(grant(tx, known.subject, &child, now_ms)?.ok());
+                    grants.extend(find_active_grant(tx, known.subject, &child, now_ms)?.ok());
                 }
                 if grants.is_empty() {
                     return Ok(Self::Inactive(Some("package_revoked")));
@@ -113,21 +109,21 @@ impl Introspected {
             subject: known.subject,
             subject_id: known.subject_id,
             client_id: known.client,
-            holder,
+            token_kind: holder,
             grants,
             expires_ms: known.expires_ms,
         })
     }
 
-    /// As a resource server elsewhere is told.
-    pub fn told(&self, issuer: &str, audience: &str) -> Value {
+    /// Renders the introspection response.
+    pub fn to_response(&self, issuer: &str, audience: &str) -> Value {
         let (subject_id, client_id, holder, grants, expires_ms) = match self {
             Self::Inactive(None) => return json!({"active": false}),
             Self::Inactive(Some(why)) => return json!({"active": false, "inactive_reason": why}),
             Self::Active {
                 subject_id,
                 client_id,
-                holder,
+                token_kind: holder,
                 grants,
                 expires_ms,
                 ..
@@ -136,9 +132,9 @@ impl Introspected {
         let mut told = json!({
             "active": true,
             "pdpp_token_kind": match holder {
-                Holder::Owner => "owner",
-                Holder::Grant(_) => "client",
-                Holder::Package(_) => "mcp_package",
+                TokenKind::Owner => "owner",
+                TokenKind::Grant(_) => "client",
+                TokenKind::Package(_) => "mcp_package",
             },
             "token_type": "Bearer",
             "subject_id": subject_id,
@@ -151,9 +147,9 @@ impl Introspected {
             told["exp"] = json!(end / 1_000);
         }
         match (holder, grants.first()) {
-            (Holder::Grant(id), Some(grant)) => {
+            (TokenKind::Grant(id), Some(grant)) => {
                 told["grant_id"] = json!(id);
-                told["authorization_details"] = json!([details(grant)]);
+                told["authorization_details"] = json!([authorization_details(grant)]);
                 told["pdpp"] = json!({
                     "context_kind": "oauth_rar_0_1",
                     "client_id": client_id,
@@ -166,26 +162,30 @@ impl Introspected {
                 });
                 told["grant_storage_binding"] = json!({});
             }
-            (Holder::Package(id), _) => told["grant_package_id"] = json!(id),
+            (TokenKind::Package(id), _) => told["grant_package_id"] = json!(id),
             _ => {}
         }
         told
     }
 }
 
-/// The one grant that an authorization server elsewhere tells of.
-fn foreign_grant(told: &Value) -> Result<Grant> {
+/// Extracts the one grant from a remote authorization server's introspection response.
+fn grant_from_introspection(told: &Value) -> Result<Grant> {
     let invalid = |why: &str| Error::GrantInvalid(why.to_owned());
     let details = told["authorization_details"].as_array();
     let [details] = details.map(Vec::as_slice).unwrap_or_default() else {
-        return Err(invalid("exactly one of authorization_details is needed"));
+        return Err(invalid(
+            "the introspection response must have exactly one authorization_details item",
+        ));
     };
     if details["type"] != super::DETAILS_TYPE {
-        return Err(invalid("it is of another type"));
+        return Err(invalid(
+            "the type of its authorization_details is not supported",
+        ));
     }
     let context = &told["pdpp"];
     if context["grant_id"] != told["grant_id"] || context["subject_id"] != told["subject_id"] {
-        return Err(invalid("it contradicts itself"));
+        return Err(invalid("its ids contradict each other"));
     }
     let grant = json!({
         "version": "0.1.0",
@@ -208,14 +208,14 @@ fn foreign_grant(told: &Value) -> Result<Grant> {
     Ok(grant)
 }
 
-/// A grant that holds, or why it does not.
-fn grant(
+/// Returns the active grant with this id, or the reason why it is inactive.
+fn find_active_grant(
     tx: &mut dyn Tx,
     subject: i64,
     id: &str,
     now_ms: i64,
 ) -> Result<std::result::Result<Grant, &'static str>> {
-    let found = tx.one(
+    let found = tx.query_one(
         "SELECT body, expires_ms, revoked_ms FROM grant_fact WHERE subject = ?1 AND id = ?2",
         params![subject, id],
         |row| {
@@ -239,8 +239,8 @@ fn grant(
 }
 
 impl Records {
-    /// Whoever carries a token of which an authorization server elsewhere says this. What is odd about it is a no.
-    pub fn admit_introspected(&self, shown: &str, told: &Value) -> Result<Bearer> {
+    /// Returns the caller for a remote introspection response. Any inconsistency in the response is rejected.
+    pub fn authenticate_introspected(&self, shown: &str, told: &Value) -> Result<Bearer> {
         let text = |value: &Value| value.as_str().map(str::to_owned).ok_or(Error::TokenUnknown);
         if told["active"] != true {
             return Err(match told["inactive_reason"].as_str() {
@@ -255,15 +255,15 @@ impl Records {
             return Err(Error::TokenUnknown);
         }
         let subject_id = text(&told["subject_id"])?;
-        let subject = self.store.reading(|tx| subject_no(tx, &subject_id))?;
+        let subject = self.store.read_tx(|tx| subject_no(tx, &subject_id))?;
         let subject = subject.ok_or(Error::TokenUnknown)?;
         let grant = match told["pdpp_token_kind"].as_str() {
             Some("owner") => None,
-            Some("client") => Some(Arc::new(foreign_grant(told)?)),
+            Some("client") => Some(Arc::new(grant_from_introspection(told)?)),
             _ => return Err(Error::TokenUnknown),
         };
-        bearer(
-            &Token::shown(shown.to_owned()),
+        build_bearer(
+            &Token::from_text(shown.to_owned()),
             subject,
             subject_id,
             &text(&told["client_id"])?,
@@ -271,10 +271,11 @@ impl Records {
         )
     }
 
-    /// What is known of a token.
-    pub fn introspect(&self, shown: &str) -> Result<Introspected> {
-        let hash = token_hash(&Token::shown(shown.to_owned()))?;
+    /// Returns the state of a token.
+    pub fn introspect(&self, shown: &str) -> Result<Introspection> {
+        let hash = token_hash(&Token::from_text(shown.to_owned()))?;
         let now_ms = self.now_ms();
-        self.store.reading(|tx| Introspected::of(tx, &hash, now_ms))
+        self.store
+            .read_tx(|tx| Introspection::find(tx, &hash, now_ms))
     }
 }

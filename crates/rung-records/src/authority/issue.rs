@@ -1,58 +1,55 @@
-//! Grants, packages and tokens as they are given out.
+//! Issuing of grants, grant packages and tokens.
 
 use rung_auth::Token;
 use rung_fault::Code;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::clients::ClientCard;
+use super::clients::ClientMetadata;
 use crate::grant::Grant;
-use crate::records::fresh_id;
+use crate::records::generate_id;
 use crate::store::{Tx, params};
 use crate::tokens::token_hash;
 use crate::{Error, Result};
 
-/// How long an access token lives where it can be refreshed.
-const REFRESHED_MS: i64 = 600 * 1_000;
-/// How long a token of the owner's lives.
-const OWNER_MS: i64 = 365 * 24 * 60 * 60 * 1_000;
+/// Lifetime of an access token that can be refreshed.
+const ACCESS_TOKEN_MS: i64 = 600 * 1_000;
+/// Lifetime of an owner token.
+const OWNER_TOKEN_MS: i64 = 365 * 24 * 60 * 60 * 1_000;
 
-/// What a token is for.
+/// The kind of a token: what it gives access to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Holder {
-    /// Everything of the owner's.
+pub enum TokenKind {
+    /// All data of the owner.
     Owner,
-    /// One grant.
+    /// One grant, by its id.
     Grant(String),
-    /// Several grants that were given together.
+    /// Several grants issued together, by the id of the package.
     Package(String),
 }
 
-/// A token on its way to whoever asked.
+/// An issued access token and its grants.
 #[derive(Debug)]
-pub struct Issued {
-    /// The token.
+pub struct IssuedToken {
     pub access_token: Token,
-    /// Seconds it lives; until it is revoked, if nothing is said.
+    /// Lifetime in seconds. `None`: valid until revoked.
     pub expires_in_s: Option<i64>,
-    /// What gets the next one.
     pub refresh_token: Option<Token>,
-    /// What it is for.
-    pub holder: Holder,
-    /// The grants that it reads under.
+    pub token_kind: TokenKind,
+    /// The grants under which the token reads.
     pub grants: Vec<Grant>,
 }
 
-impl Issued {
-    /// What was given, as RFC 9396 has it written.
-    pub fn details(&self) -> Vec<Value> {
-        self.grants.iter().map(details).collect()
+impl IssuedToken {
+    /// Returns the grants as authorization details (RFC 9396).
+    pub fn authorization_details(&self) -> Vec<Value> {
+        self.grants.iter().map(authorization_details).collect()
     }
 }
 
-/// A grant as RFC 9396 has it written.
-pub(crate) fn details(grant: &Grant) -> Value {
+/// Renders a grant as an authorization detail (RFC 9396).
+pub(crate) fn authorization_details(grant: &Grant) -> Value {
     let mut told = json!({
         "type": super::DETAILS_TYPE,
         "source": grant.source,
@@ -88,12 +85,12 @@ pub(crate) fn insert_grant(
 pub(super) fn insert_package(
     tx: &mut dyn Tx,
     subject: i64,
-    client: &ClientCard,
+    client: &ClientMetadata,
     grants: &[Grant],
     parent: Option<&str>,
     now_ms: i64,
 ) -> Result<String> {
-    let id = fresh_id("gpkg")?;
+    let id = generate_id("gpkg")?;
     let single_use = grants.iter().any(|grant| grant.access_mode == "single_use");
     let body = json!({
         "grant_package_id": id,
@@ -108,55 +105,60 @@ pub(super) fn insert_package(
     Ok(id)
 }
 
-/// The grants that hold, of what a token is for.
-fn holding(tx: &mut dyn Tx, subject: i64, holder: &Holder, now_ms: i64) -> Result<Vec<Grant>> {
+/// Returns the active grants of a token kind.
+fn active_grants(
+    tx: &mut dyn Tx,
+    subject: i64,
+    holder: &TokenKind,
+    now_ms: i64,
+) -> Result<Vec<Grant>> {
     let (condition, id) = match holder {
-        Holder::Owner => return Ok(Vec::new()),
-        Holder::Grant(id) => ("id", id),
-        Holder::Package(id) => ("package_id", id),
+        TokenKind::Owner => return Ok(Vec::new()),
+        TokenKind::Grant(id) => ("id", id),
+        TokenKind::Package(id) => ("package_id", id),
     };
     let sql = format!(
         "SELECT body FROM grant_fact WHERE subject = ?1 AND {condition} = ?2 AND revoked_ms IS NULL
          AND (expires_ms IS NULL OR expires_ms > ?3) ORDER BY issued_ms, id"
     );
-    tx.all(&sql, params![subject, id, now_ms], |row| {
+    tx.query_all(&sql, params![subject, id, now_ms], |row| {
         Ok(serde_json::from_str(row.text(0)?)?)
     })
 }
 
-/// Makes a token for what was granted. `family` has those it comes from.
-pub(super) fn issue_to(
+/// Issues tokens for active grants. `family` is the token family they descend from, or `None` for a new one.
+pub(super) fn issue_token(
     tx: &mut dyn Tx,
-    client: &ClientCard,
+    client: &ClientMetadata,
     subject: i64,
-    holder: &Holder,
+    holder: &TokenKind,
     family: Option<&str>,
     now_ms: i64,
-) -> Result<Issued> {
-    let grants = holding(tx, subject, holder, now_ms)?;
-    if grants.is_empty() && *holder != Holder::Owner {
-        return Err(Error::refused(
+) -> Result<IssuedToken> {
+    let grants = active_grants(tx, subject, holder, now_ms)?;
+    if grants.is_empty() && *holder != TokenKind::Owner {
+        return Err(Error::invalid_with_code(
             Code::InvalidGrant,
             "",
-            "what was granted does not hold any more",
+            "the grant is revoked or has expired",
         ));
     }
     let single_use = grants.iter().any(|grant| grant.access_mode == "single_use");
     if single_use {
-        consume(tx, subject, holder, now_ms)?;
+        consume_single_use(tx, subject, holder, now_ms)?;
     }
-    let refreshes = client.refreshes() && !single_use && *holder != Holder::Owner;
+    let refreshes = client.may_refresh() && !single_use && *holder != TokenKind::Owner;
     let ends = grants.iter().filter_map(|grant| {
         let end = grant
             .expires_at
             .as_deref()
-            .and_then(crate::key::Moment::parse);
-        end.map(crate::key::Moment::as_millisecond)
+            .and_then(crate::key::CalendarTime::parse);
+        end.map(crate::key::CalendarTime::as_millisecond)
     });
     let lives_ms = match holder {
-        Holder::Owner => Some(OWNER_MS),
-        _ if refreshes => Some(REFRESHED_MS),
-        // The last of them; each is checked by itself when something is read.
+        TokenKind::Owner => Some(OWNER_TOKEN_MS),
+        _ if refreshes => Some(ACCESS_TOKEN_MS),
+        // The token lives as long as the last grant; reads check the expiry of each grant.
         _ if grants.iter().all(|grant| grant.expires_at.is_some()) => {
             ends.max().map(|end| end - now_ms)
         }
@@ -166,16 +168,16 @@ pub(super) fn issue_to(
         Some(family) => family.to_owned(),
         None => new_family(tx)?,
     };
-    let fresh = Fresh {
+    let fresh = NewToken {
         client: &client.client_id,
         subject,
-        holder,
+        token_kind: holder,
         family: Some(&family),
         expires_ms: lives_ms.map(|lives| now_ms + lives),
     };
     let access_token = insert_token(tx, &fresh, now_ms)?;
     let refresh_token = if refreshes {
-        let token = generate()?;
+        let token = generate_token()?;
         let (grant_id, package_id) = holder.columns();
         tx.execute(
             "INSERT INTO refresh (hash, family, client, subject, grant_id, package_id, issued_ms, used_ms)
@@ -186,32 +188,32 @@ pub(super) fn issue_to(
     } else {
         None
     };
-    Ok(Issued {
+    Ok(IssuedToken {
         access_token,
         expires_in_s: lives_ms.map(|lives| lives / 1_000),
         refresh_token,
-        holder: holder.clone(),
+        token_kind: holder.clone(),
         grants,
     })
 }
 
-/// A token to be made.
-pub(crate) struct Fresh<'a> {
+/// A token to be inserted.
+pub(crate) struct NewToken<'a> {
     pub(crate) client: &'a str,
     pub(crate) subject: i64,
-    pub(crate) holder: &'a Holder,
+    pub(crate) token_kind: &'a TokenKind,
     pub(crate) family: Option<&'a str>,
     pub(crate) expires_ms: Option<i64>,
 }
 
-pub(crate) fn insert_token(tx: &mut dyn Tx, fresh: &Fresh<'_>, now_ms: i64) -> Result<Token> {
-    let token = generate()?;
-    let kind = match fresh.holder {
-        Holder::Owner => "owner",
-        Holder::Grant(_) => "client",
-        Holder::Package(_) => "mcp_package",
+pub(crate) fn insert_token(tx: &mut dyn Tx, fresh: &NewToken<'_>, now_ms: i64) -> Result<Token> {
+    let token = generate_token()?;
+    let kind = match fresh.token_kind {
+        TokenKind::Owner => "owner",
+        TokenKind::Grant(_) => "client",
+        TokenKind::Package(_) => "mcp_package",
     };
-    let (grant_id, package_id) = fresh.holder.columns();
+    let (grant_id, package_id) = fresh.token_kind.columns();
     tx.execute(
         "INSERT INTO token (hash, kind, subject, client, grant_id, issued_ms, expires_ms, revoked_ms, package_id, family)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL, ?8, ?9)",
@@ -230,8 +232,8 @@ pub(crate) fn insert_token(tx: &mut dyn Tx, fresh: &Fresh<'_>, now_ms: i64) -> R
     Ok(token)
 }
 
-impl Holder {
-    /// The grant's and the package's id.
+impl TokenKind {
+    /// Returns the values of the columns `grant_id` and `package_id`.
     fn columns(&self) -> (Option<&String>, Option<&String>) {
         match self {
             Self::Owner => (None, None),
@@ -241,12 +243,12 @@ impl Holder {
     }
 }
 
-fn generate() -> Result<Token> {
+fn generate_token() -> Result<Token> {
     Token::generate().map_err(|error| Error::corrupt("token", error))
 }
 
 pub(super) fn new_family(tx: &mut dyn Tx) -> Result<String> {
-    let id = fresh_id("fam")?;
+    let id = generate_id("fam")?;
     tx.execute(
         "INSERT INTO family (id, revoked_ms) VALUES (?1, NULL)",
         params![&id],
@@ -254,22 +256,27 @@ pub(super) fn new_family(tx: &mut dyn Tx) -> Result<String> {
     Ok(id)
 }
 
-/// Uses a grant that is for one use. There is no second time.
-fn consume(tx: &mut dyn Tx, subject: i64, holder: &Holder, now_ms: i64) -> Result<()> {
+/// Marks a single-use grant as used. Fails if it was used before.
+fn consume_single_use(
+    tx: &mut dyn Tx,
+    subject: i64,
+    holder: &TokenKind,
+    now_ms: i64,
+) -> Result<()> {
     let (table, id) = match holder {
-        Holder::Owner => return Ok(()),
-        Holder::Grant(id) => ("grant_fact", id),
-        Holder::Package(id) => ("package", id),
+        TokenKind::Owner => return Ok(()),
+        TokenKind::Grant(id) => ("grant_fact", id),
+        TokenKind::Package(id) => ("package", id),
     };
     let sql = format!(
         "UPDATE {table} SET consumed_ms = ?3 WHERE subject = ?1 AND id = ?2 AND consumed_ms IS NULL"
     );
     match tx.execute(&sql, params![subject, id, now_ms])? {
         1 => Ok(()),
-        _ => Err(Error::refused(
+        _ => Err(Error::invalid_with_code(
             Code::GrantConsumed,
             "",
-            "the grant was for one use, and that was made",
+            "the grant was for one use and has been used",
         )),
     }
 }

@@ -1,31 +1,33 @@
-//! Who asks the owner for access, what the owner decides, and what becomes of it.
+//! Authorization requests: what a client requests, what the owner decides, and the tokens issued for it.
 //!
-//! Whoever asks leaves a [`Petition`]: what is asked for, and how the answer goes back. There are four ways for it to
-//! go back and one way to decide, so an application's redirect, a device's code, a command that polls and a request
-//! that was pushed are all the same thing here.
+//! Each request is an [`AuthorizationRequest`] with a [`Delivery`]. All four deliveries share one decision: an OAuth
+//! redirect, a device code, a polling command and a pushed request (PAR) differ only in how the client gets the result.
 //!
-//! The law: approved means issued, once. A decision and everything that it makes are one transaction; what is given out
-//! for it, a code or a token, is taken by one transaction too.
+//! Law: an approval issues exactly once. A decision and everything it creates are one transaction, and so is the
+//! redemption of a code or the collection of a token.
 
-mod ask;
+mod authorization_detail;
+mod authorization_request;
 mod clients;
-mod decide;
-mod exchange;
+mod consent_options;
+mod decision;
 mod introspect;
 mod issue;
-mod offer;
 mod owner;
-mod petition;
 mod preview;
+mod redemption;
 
-pub use ask::{Ask, AskedStream, DETAILS_TYPE};
-pub use clients::{ClientCard, PRE_REGISTERED};
-pub use decide::{Choice, Decision, Narrowed, Review};
-pub use exchange::Redeemed;
-pub use introspect::Introspected;
-pub(crate) use issue::{Fresh, insert_grant, insert_token};
-pub use issue::{Holder, Issued};
-pub use offer::{OfferedSource, OfferedStream};
-pub use owner::{SESSION_MS, Session};
-pub use petition::{Approved, Collected, Denied, Filed, Filing, Handed, Petition, Wanted, Way};
-pub use preview::{Sample, StreamPreview};
+pub use authorization_detail::{AuthorizationDetail, DETAILS_TYPE, RequestedStream};
+pub use authorization_request::{
+    ApprovalResponse, ApprovedRequest, AuthorizationRequest, Delivery, DeniedRequest,
+    NewAuthorizationRequest, PendingRequest, PollResult, RequestedAccess,
+};
+pub use clients::{ClientMetadata, PRE_REGISTERED};
+pub use consent_options::{ConsentSource, ConsentStream};
+pub use decision::{ConsentChoice, ConsentDecision, Review, SourceSelection};
+pub use introspect::Introspection;
+pub use issue::{IssuedToken, TokenKind};
+pub(crate) use issue::{NewToken, insert_grant, insert_token};
+pub use owner::{NewOwnerSession, SESSION_MS};
+pub use preview::{SampleRecord, StreamPreview};
+pub use redemption::Redemption;

@@ -1,32 +1,32 @@
-//! How the owner comes in: a password, and a session for a while.
+//! The owner's password and sessions.
 
 use rung_auth::{Access, Password, Permit, Token};
 use rung_fault::Code;
 
 use crate::records::subject_no;
 use crate::scope::Bearer;
-use crate::store::{Row, Tx, Value, params};
+use crate::store::{SqlRow, Tx, Value, params};
 use crate::tokens::token_hash;
 use crate::{Error, Records, Result};
 
-/// How long somebody stays signed in.
+/// Lifetime of a session.
 pub const SESSION_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
-/// So many wrong passwords are forgiven.
+/// Number of wrong passwords before a delay applies.
 const FREE_FAILURES: u32 = 5;
-/// After that one waits, and longer each time, up to this.
+/// Longest delay after a wrong password. The delay doubles with each one.
 const MAX_WAIT_MS: i64 = 15 * 60 * 1_000;
 
-/// Somebody who is signed in.
+/// A new session of the owner.
 #[derive(Debug)]
-pub struct Session {
-    /// What the browser shows.
+pub struct NewOwnerSession {
+    /// The value of the session cookie.
     pub token: Token,
-    /// What it shows the next time it signs in.
+    /// Identifies the browser at the next sign-in.
     pub browser: Token,
 }
 
-/// Whose attempts are counted together: those of one browser that is known, or those of everybody else.
-struct Attempts {
+/// Failed attempts, counted per known browser, and together for all unknown browsers.
+struct LoginAttempts {
     table: &'static str,
     column: &'static str,
     subject: i64,
@@ -35,10 +35,10 @@ struct Attempts {
     failed_ms: i64,
 }
 
-impl Attempts {
-    fn of(tx: &mut dyn Tx, subject: i64, browser: Option<&str>) -> Result<Self> {
-        let counted = |row: &dyn Row| Ok((row.int(0)?, row.int(1)?));
-        let own = tx.one(
+impl LoginAttempts {
+    fn load(tx: &mut dyn Tx, subject: i64, browser: Option<&str>) -> Result<Self> {
+        let counted = |row: &dyn SqlRow| Ok((row.int(0)?, row.int(1)?));
+        let own = tx.query_one(
             "SELECT failures, failed_ms FROM browser WHERE hash = ?2 AND subject = ?1",
             params![subject, browser],
             counted,
@@ -47,7 +47,7 @@ impl Attempts {
             ("browser", "hash", browser.map(str::to_owned), own)
         } else {
             let sql = "SELECT failures, failed_ms FROM login WHERE subject = ?1";
-            let all = tx.one(sql, params![subject], counted)?;
+            let all = tx.query_one(sql, params![subject], counted)?;
             ("login", "subject", None, all.unwrap_or_default())
         };
         Ok(Self {
@@ -67,8 +67,8 @@ impl Attempts {
         }
     }
 
-    /// Counts one more, if it is not too soon.
-    fn count(&self, tx: &mut dyn Tx, now_ms: i64) -> Result<()> {
+    /// Counts an attempt, or fails if it comes before the delay is over.
+    fn count_attempt(&self, tx: &mut dyn Tx, now_ms: i64) -> Result<()> {
         let failures = u32::try_from(self.failures).unwrap_or(u32::MAX);
         let wait_ms = match failures.checked_sub(FREE_FAILURES) {
             None => 0,
@@ -76,13 +76,13 @@ impl Attempts {
         };
         let slow = |seconds: i64| {
             let why = format!("too many wrong passwords: try again in {seconds} s");
-            Error::refused(Code::SlowDown, "password", why)
+            Error::invalid_with_code(Code::SlowDown, "password", why)
         };
         let until_ms = self.failed_ms.saturating_add(wait_ms);
         if now_ms < until_ms {
             return Err(slow((until_ms - now_ms) / 1_000 + 1));
         }
-        // Of several who saw the same count, one goes on.
+        // Of several attempts that read the same count, exactly one proceeds.
         let sql = format!(
             "UPDATE {} SET failures = failures + 1, failed_ms = ?4 WHERE {} = ?1 AND failures = ?2 AND failed_ms = ?3",
             self.table, self.column
@@ -99,7 +99,7 @@ impl Attempts {
         }
     }
 
-    fn forgive(&self, tx: &mut dyn Tx) -> Result<()> {
+    fn reset(&self, tx: &mut dyn Tx) -> Result<()> {
         let sql = format!(
             "UPDATE {} SET failures = 0, failed_ms = 0 WHERE {} = ?1",
             self.table, self.column
@@ -108,7 +108,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// A browser gets another name each time.
+    /// Deletes the browser's token. Each sign-in issues a new one.
     fn forget_browser(&self, tx: &mut dyn Tx) -> Result<()> {
         tx.execute(
             "DELETE FROM browser WHERE subject = ?1 AND hash = ?2",
@@ -119,11 +119,10 @@ impl Attempts {
 }
 
 impl Records {
-    /// Whether the owner has a password.
     pub fn has_password(&self, subject_id: &str) -> Result<bool> {
-        let found = self.store.reading(|tx| {
+        let found = self.store.read_tx(|tx| {
             let subject = subject_no(tx, subject_id)?;
-            tx.one(
+            tx.query_one(
                 "SELECT 1 FROM login WHERE subject = ?1",
                 params![subject],
                 |_| Ok(()),
@@ -132,24 +131,23 @@ impl Records {
         Ok(found.is_some())
     }
 
-    /// Whether this is the owner's password.
-    pub fn is_password(&self, owner: &Bearer, password: &str) -> Result<bool> {
+    pub fn verify_password(&self, owner: &Bearer, password: &str) -> Result<bool> {
         owner.require_owner()?;
-        let hash = self.store.reading(|tx| {
-            tx.one(
+        let hash = self.store.read_tx(|tx| {
+            tx.query_one(
                 "SELECT password FROM login WHERE subject = ?1",
                 params![owner.subject],
                 |row| Ok(row.text(0)?.to_owned()),
             )
         })?;
-        Ok(hash.is_some_and(|hash| Password::stored(hash).verify(password)))
+        Ok(hash.is_some_and(|hash| Password::from_hash(hash).verify(password)))
     }
 
-    /// Sets the owner's password. Whoever is signed in has to do so again.
+    /// Sets the owner's password and ends all sessions.
     pub fn set_password(&self, owner: &Bearer, password: &str) -> Result<()> {
         owner.require_owner()?;
         let hash = Password::hash(password).map_err(|error| Error::corrupt("password", error))?;
-        self.store.writing(|tx| {
+        self.store.write_tx(|tx| {
             tx.execute(
                 "INSERT INTO login (subject, password, failures, failed_ms) VALUES (?1, ?2, 0, 0)
                  ON CONFLICT (subject) DO UPDATE SET password = excluded.password, failures = 0, failed_ms = 0",
@@ -160,31 +158,30 @@ impl Records {
         })
     }
 
-    /// Signs the owner in. A browser in which that was done before has attempts of its own: strangers who guess do not shut
-    /// it out.
+    /// Signs the owner in. A known browser has its own count of failures, so attackers cannot lock it out.
     pub fn sign_in(
         &self,
         subject_id: &str,
         password: &str,
         browser: Option<&str>,
-    ) -> Result<Session> {
+    ) -> Result<NewOwnerSession> {
         let now_ms = self.now_ms();
         let refused = || {
-            Error::refused(
+            Error::invalid_with_code(
                 Code::AuthenticationError,
                 "password",
-                "that is not the password",
+                "the password is wrong",
             )
         };
         let browser = browser
-            .map(|shown| token_hash(&Token::shown(shown.to_owned())))
+            .map(|shown| token_hash(&Token::from_text(shown.to_owned())))
             .transpose()?;
-        // An attempt counts as failed until it is not: many at once are no way around the limit.
-        let known = self.store.writing(|tx| {
+        // Count the attempt as failed before verifying it, so that parallel attempts cannot exceed the limit.
+        let known = self.store.write_tx(|tx| {
             let Some(subject) = subject_no(tx, subject_id)? else {
                 return Ok(None);
             };
-            let hash = tx.one(
+            let hash = tx.query_one(
                 "SELECT password FROM login WHERE subject = ?1",
                 params![subject],
                 |row| Ok(row.text(0)?.to_owned()),
@@ -192,20 +189,20 @@ impl Records {
             let Some(hash) = hash else {
                 return Ok(None);
             };
-            let from = Attempts::of(tx, subject, browser.as_deref())?;
-            from.count(tx, now_ms)?;
+            let from = LoginAttempts::load(tx, subject, browser.as_deref())?;
+            from.count_attempt(tx, now_ms)?;
             Ok(Some((subject, hash, from)))
         })?;
         let (subject, hash, from) = known.ok_or_else(refused)?;
-        if !Password::stored(hash.clone()).verify(password) {
+        if !Password::from_hash(hash.clone()).verify(password) {
             return Err(refused());
         }
         let generate = || Token::generate().map_err(|error| Error::corrupt("token", error));
         let (token, browser) = (generate()?, generate()?);
         let (session, known) = (token_hash(&token)?, token_hash(&browser)?);
-        self.store.writing(|tx| {
-            from.forgive(tx)?;
-            // A password that was changed meanwhile opens nothing.
+        self.store.write_tx(|tx| {
+            from.reset(tx)?;
+            // No session if the password was changed in the meantime.
             let begun = tx.execute(
                 "INSERT INTO session (hash, subject, expires_ms)
                  SELECT ?1, ?2, ?3 FROM login WHERE subject = ?2 AND password = ?4",
@@ -220,15 +217,15 @@ impl Records {
                 params![&known, subject],
             )
         })?;
-        Ok(Session { token, browser })
+        Ok(NewOwnerSession { token, browser })
     }
 
-    /// The owner, if what the browser shows is a session.
-    pub fn signed_in(&self, shown: &str) -> Result<Option<Bearer>> {
-        let hash = token_hash(&Token::shown(shown.to_owned()))?;
+    /// Returns the owner, if the cookie belongs to a live session.
+    pub fn session_owner(&self, shown: &str) -> Result<Option<Bearer>> {
+        let hash = token_hash(&Token::from_text(shown.to_owned()))?;
         let now_ms = self.now_ms();
-        self.store.reading(|tx| {
-            tx.one(
+        self.store.read_tx(|tx| {
+            tx.query_one(
                 "SELECT s.no, s.id FROM session e JOIN subject s ON s.no = e.subject WHERE e.hash = ?1 AND e.expires_ms > ?2",
                 params![&hash, now_ms],
                 |row| {
@@ -243,11 +240,10 @@ impl Records {
         })
     }
 
-    /// Signs out.
     pub fn sign_out(&self, shown: &str) -> Result<()> {
-        let hash = token_hash(&Token::shown(shown.to_owned()))?;
+        let hash = token_hash(&Token::from_text(shown.to_owned()))?;
         self.store
-            .writing(|tx| tx.execute("DELETE FROM session WHERE hash = ?1", params![&hash]))?;
+            .write_tx(|tx| tx.execute("DELETE FROM session WHERE hash = ?1", params![&hash]))?;
         Ok(())
     }
 }

@@ -1,47 +1,41 @@
-//! What a grant would show, seen before it is given: by the same reading, under the same rules.
+//! Previews of a grant before it is issued, read through the same path and under the same rules.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::grant::Grant;
-use crate::page::{Count, ListQuery};
+use crate::page::{CountMode, ListQuery};
 use crate::scope::Bearer;
 use crate::{Records, Result};
 
-/// Records that are shown as examples.
+/// Number of sample records per stream.
 const SAMPLES: usize = 3;
 
-/// What a grant would show of one stream.
+/// What a grant shows of one stream.
 #[derive(Debug, Clone)]
 pub struct StreamPreview {
-    /// The stream.
     pub stream: String,
-    /// How many records.
+    /// Number of records.
     pub records: i64,
-    /// The time of the first one.
     pub earliest: Option<String>,
-    /// The time of the last one.
     pub latest: Option<String>,
-    /// A few of them.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<SampleRecord>,
 }
 
-/// A record as it would be shown.
+/// A record as the client would see it.
 #[derive(Debug, Clone)]
-pub struct Sample {
-    /// Its id.
+pub struct SampleRecord {
     pub id: String,
-    /// Its fields.
     pub fields: Vec<(String, Value)>,
 }
 
 impl Records {
-    /// What a grant would show.
+    /// Returns what a grant would show of each stream.
     pub fn preview(&self, owner: &Bearer, grant: &Grant) -> Result<Vec<StreamPreview>> {
         owner.require_owner()?;
         let mut granted = grant.clone();
-        // It has no id yet, and nothing that is made here is handed out.
+        // The grant has no id yet. Nothing read here leaves this process.
         "preview".clone_into(&mut granted.grant_id);
         let reader = Bearer {
             grant: Some(Arc::new(granted)),
@@ -54,7 +48,7 @@ impl Records {
                 &ListQuery {
                     stream: stream.name.clone(),
                     limit: SAMPLES,
-                    count: Count::Exact,
+                    count: CountMode::Exact,
                     window: true,
                     ..ListQuery::default()
                 },
@@ -64,7 +58,7 @@ impl Records {
             let samples = page.records.iter().map(|raw| {
                 let record: Value = serde_json::from_str(raw.get())?;
                 let fields = record["data"].as_object().into_iter().flatten();
-                Ok(Sample {
+                Ok(SampleRecord {
                     id: record["id"].as_str().unwrap_or_default().to_owned(),
                     fields: fields
                         .map(|(name, value)| (name.clone(), value.clone()))

@@ -1,69 +1,69 @@
-//! Finding records by the words in them.
+//! Full-text search over records.
 
-mod find;
+mod lexical_query;
 mod postings;
-pub(crate) mod words;
+pub(crate) mod tokenizer;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use crate::Result;
 use crate::scope::Collection;
-use crate::store::{Insert, Tx, Value, params};
-pub(crate) use find::encoded;
-pub use find::{Found, SearchQuery};
-use postings::{Block, step};
-pub(crate) use postings::{Posting, words as words_in};
+use crate::store::{BulkInsert, Tx, Value, params};
+pub(crate) use lexical_query::percent_encode;
+pub use lexical_query::{SearchPage, SearchQuery};
+pub(crate) use postings::{Posting, words_of_step as words_in};
+use postings::{PostingBlock, length_step};
 
-/// An index of words that is written with the records it finds, in one transaction.
-pub(crate) trait LexicalIndex {
-    /// Takes in the words of a field.
+/// A word index, written in the same transaction as the records.
+pub(crate) trait WordIndex {
+    /// Buffers the words of a field.
     fn add(&mut self, field: i64, version: i64, text: &str);
 
-    /// Writes what was taken in.
+    /// Writes the buffered words.
     fn flush(&mut self, tx: &mut dyn Tx) -> Result<()>;
 
-    /// Where a word occurs in a field, in the order of versions.
+    /// Returns the occurrences of a word in a field, by version.
     fn find(&self, tx: &mut dyn Tx, field: i64, word: &str) -> Result<Vec<Posting>>;
 }
 
-/// Blocks of postings in the same store as the records.
-pub(crate) struct Postings {
+/// The word index stored in the record store, as blocks of postings.
+pub(crate) struct PostingIndex {
     subject: i64,
     collection: i64,
-    /// By field: the words, and where they occur.
-    added: HashMap<i64, HashMap<Box<str>, Block>>,
-    /// Words of the text at hand, and how often they occur.
+    /// The buffered postings, by field and word.
+    added: HashMap<i64, HashMap<Box<str>, PostingBlock>>,
+    /// Word counts of the text being added. Reused between texts.
     counts: HashMap<Box<str>, u32>,
 }
 
-const BLOCKS: Insert = Insert {
+const INSERT_BLOCKS: BulkInsert = BulkInsert {
     into: "INSERT INTO posting (subject, collection, field, term, first, docs)",
     width: 6,
     conflict: "ON CONFLICT (subject, collection, field, term, first) DO UPDATE SET docs = excluded.docs",
 };
-const TAILS: Insert = Insert {
+const INSERT_TAILS: BulkInsert = BulkInsert {
     into: "INSERT INTO tail (subject, collection, field, term, docs)",
     width: 5,
     conflict: "ON CONFLICT (subject, collection, field, term) DO UPDATE SET docs = excluded.docs",
 };
 
-/// Words whose blocks are looked up at once.
-const TERMS: usize = 200;
+/// Number of words per query.
+const TERMS_PER_QUERY: usize = 200;
 
-/// A block of postings: of which field, of which word, and its first version.
-pub(crate) type BlockPlace = (i64, String, i64);
+/// The position of a block: field, word and first version.
+pub(crate) type BlockPosition = (i64, String, i64);
 
-/// Takes dead versions out of some blocks, from a place on. Says where to go on.
+/// Removes dead versions from up to `blocks` blocks after a position. Returns the position to continue at.
 pub(crate) fn clean_blocks(
     tx: &mut dyn Tx,
     collection: &Collection,
     dead: &HashSet<i64>,
-    from: &BlockPlace,
+    from: &BlockPosition,
     blocks: i64,
-) -> Result<Option<BlockPlace>> {
+) -> Result<Option<BlockPosition>> {
     let (subject, no) = (collection.subject, collection.no);
-    let rows = tx.all(
+    let rows = tx.query_all(
         "SELECT field, term, first, docs FROM posting WHERE subject = ?1 AND collection = ?2
          AND (field, term, first) > (?3, ?4, ?5) ORDER BY field, term, first LIMIT ?6",
         params![subject, no, from.0, &from.1, from.2, blocks],
@@ -78,7 +78,7 @@ pub(crate) fn clean_blocks(
     )?;
     for (field, term, first, docs) in &rows {
         let place = params![subject, no, *field, term, *first];
-        match without(docs, dead)? {
+        match without_versions(docs, dead)? {
             None => {}
             Some(left) if left.is_empty() => {
                 tx.execute(
@@ -86,7 +86,10 @@ pub(crate) fn clean_blocks(
                     place,
                 )?;
             }
-            Some(left) => tx.insert(BLOCKS, &[&place[..], &[Value::Bytes(&left)]].concat())?,
+            Some(left) => tx.insert(
+                INSERT_BLOCKS,
+                &[&place[..], &[Value::Bytes(&left)]].concat(),
+            )?,
         }
     }
     let full = i64::try_from(rows.len()).unwrap_or(0) == blocks;
@@ -94,7 +97,7 @@ pub(crate) fn clean_blocks(
     Ok(last.map(|(field, term, first, _)| (field, term, first)))
 }
 
-/// The same for blocks that are still filled.
+/// Removes dead versions from open blocks (tails), as [`clean_blocks`] does.
 pub(crate) fn clean_tails(
     tx: &mut dyn Tx,
     collection: &Collection,
@@ -103,7 +106,7 @@ pub(crate) fn clean_tails(
     tails: i64,
 ) -> Result<Option<(i64, String)>> {
     let (subject, no) = (collection.subject, collection.no);
-    let rows = tx.all(
+    let rows = tx.query_all(
         "SELECT field, term, docs FROM tail WHERE subject = ?1 AND collection = ?2
          AND (field, term) > (?3, ?4) ORDER BY field, term LIMIT ?5",
         params![subject, no, from.0, &from.1, tails],
@@ -117,7 +120,7 @@ pub(crate) fn clean_tails(
     )?;
     for (field, term, docs) in &rows {
         let place = params![subject, no, *field, term];
-        match without(docs, dead)? {
+        match without_versions(docs, dead)? {
             None => {}
             Some(left) if left.is_empty() => {
                 tx.execute(
@@ -125,7 +128,9 @@ pub(crate) fn clean_tails(
                     place,
                 )?;
             }
-            Some(left) => tx.insert(TAILS, &[&place[..], &[Value::Bytes(&left)]].concat())?,
+            Some(left) => {
+                tx.insert(INSERT_TAILS, &[&place[..], &[Value::Bytes(&left)]].concat())?;
+            }
         }
     }
     let full = i64::try_from(rows.len()).unwrap_or(0) == tails;
@@ -133,27 +138,27 @@ pub(crate) fn clean_tails(
     Ok(last.map(|(field, term, _)| (field, term)))
 }
 
-/// A block without dead versions. `None` if there are none in it.
-fn without(docs: &[u8], dead: &HashSet<i64>) -> Result<Option<Vec<u8>>> {
+/// Returns a block without dead versions, or `None` if it contains none.
+fn without_versions(docs: &[u8], dead: &HashSet<i64>) -> Result<Option<Vec<u8>>> {
     let mut all = Vec::new();
-    Block::read(docs)?.postings(&mut all)?;
+    PostingBlock::decode(docs)?.decode_into(&mut all)?;
     let before = all.len();
     all.retain(|posting| !dead.contains(&posting.version));
     if all.len() == before {
         return Ok(None);
     }
     let mut left = Vec::new();
-    let mut block = Block::default();
+    let mut block = PostingBlock::default();
     for posting in all {
         block.push(posting);
     }
     if !block.is_empty() {
-        block.write(&mut left);
+        block.encode(&mut left);
     }
     Ok(Some(left))
 }
 
-impl Postings {
+impl PostingIndex {
     pub(crate) fn new(collection: &Collection) -> Self {
         Self {
             subject: collection.subject,
@@ -163,8 +168,13 @@ impl Postings {
         }
     }
 
-    /// Adds what was taken in to blocks that are still filled, and closes those that are full.
-    fn append(&self, tx: &mut dyn Tx, field: i64, some: &[(Box<str>, Block)]) -> Result<()> {
+    /// Appends the buffered postings to the open blocks and closes the full ones.
+    fn append_to_tails(
+        &self,
+        tx: &mut dyn Tx,
+        field: i64,
+        some: &[(Box<str>, PostingBlock)],
+    ) -> Result<()> {
         let (subject, collection) = (Value::Int(self.subject), Value::Int(self.collection));
         let mut params = vec![subject, collection, Value::Int(field)];
         let last = some.last().map_or("", |(term, _)| term);
@@ -172,21 +182,24 @@ impl Postings {
         params.extend(
             names
                 .chain(std::iter::repeat(last))
-                .take(TERMS)
+                .take(TERMS_PER_QUERY)
                 .map(Value::Text),
         );
-        let mut open: HashMap<String, Block> = HashMap::with_capacity(some.len());
+        let mut open: HashMap<String, PostingBlock> = HashMap::with_capacity(some.len());
         tx.query(&tails_sql(), &params, &mut |row| {
-            open.insert(row.text(0)?.to_owned(), Block::read(row.bytes(1)?)?);
+            open.insert(
+                row.text(0)?.to_owned(),
+                PostingBlock::decode(row.bytes(1)?)?,
+            );
             Ok(true)
         })?;
         let (mut full, mut tails) = (Vec::new(), Vec::with_capacity(some.len()));
         for (term, added) in some {
             let mut block = open.remove(term.as_ref()).unwrap_or_default();
             block.append(added, |closed| {
-                full.push((term.as_ref(), closed.first, closed.bytes()));
+                full.push((term.as_ref(), closed.first, closed.to_bytes()));
             })?;
-            tails.push((term.as_ref(), block.bytes()));
+            tails.push((term.as_ref(), block.to_bytes()));
         }
         let tails: Vec<Value<'_>> = tails
             .iter()
@@ -200,7 +213,7 @@ impl Postings {
                 ]
             })
             .collect();
-        tx.insert(TAILS, &tails)?;
+        tx.insert(INSERT_TAILS, &tails)?;
         let full: Vec<Value<'_>> = full
             .iter()
             .flat_map(|(term, first, docs)| {
@@ -214,25 +227,25 @@ impl Postings {
                 ]
             })
             .collect();
-        tx.insert(BLOCKS, &full)
+        tx.insert(INSERT_BLOCKS, &full)
     }
 }
 
-/// Asks for the blocks of some words that are still filled.
+/// Builds the query for the open blocks of [`TERMS_PER_QUERY`] words.
 fn tails_sql() -> String {
     let mut sql = "SELECT term, docs FROM tail WHERE subject = ?1 AND collection = ?2 AND field = ?3 AND term IN (?4".to_owned();
-    for at in 1..TERMS {
+    for at in 1..TERMS_PER_QUERY {
         let _never_fails = write!(sql, ", ?{}", at + 4);
     }
     sql.push(')');
     sql
 }
 
-impl LexicalIndex for Postings {
+impl WordIndex for PostingIndex {
     fn add(&mut self, field: i64, version: i64, text: &str) {
         let mut length = 0;
         let counts = &mut self.counts;
-        words::each(text, |word, _| {
+        tokenizer::for_each_word(text, |word, _| {
             length += 1;
             match counts.get_mut(word) {
                 Some(times) => *times += 1,
@@ -241,7 +254,7 @@ impl LexicalIndex for Postings {
                 }
             }
         });
-        let length = step(length);
+        let length = length_step(length);
         let terms = self.added.entry(field).or_default();
         for (word, times) in counts.drain() {
             let posting = Posting {
@@ -255,11 +268,11 @@ impl LexicalIndex for Postings {
 
     fn flush(&mut self, tx: &mut dyn Tx) -> Result<()> {
         for (field, terms) in std::mem::take(&mut self.added) {
-            // In the order in which they lie: neighbours are read and written together.
-            let mut terms: Vec<(Box<str>, Block)> = terms.into_iter().collect();
+            // In key order, so that adjacent rows are accessed together.
+            let mut terms: Vec<(Box<str>, PostingBlock)> = terms.into_iter().collect();
             terms.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-            for some in terms.chunks(TERMS) {
-                self.append(tx, field, some)?;
+            for some in terms.chunks(TERMS_PER_QUERY) {
+                self.append_to_tails(tx, field, some)?;
             }
         }
         Ok(())
@@ -275,7 +288,7 @@ impl LexicalIndex for Postings {
                 sql,
                 params![self.subject, self.collection, field, word],
                 &mut |row| {
-                    Block::read(row.bytes(0)?)?.postings(&mut found)?;
+                    PostingBlock::decode(row.bytes(0)?)?.decode_into(&mut found)?;
                     Ok(true)
                 },
             )?;

@@ -1,4 +1,4 @@
-//! How tables came to be what they are: step after step, forward only.
+//! Schema migrations: numbered, forward only.
 
 use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
@@ -6,17 +6,17 @@ use sha2::{Digest as _, Sha256};
 use super::{Tx, params};
 use crate::{Error, Result};
 
-/// A step: its name, and its statements.
-pub(super) type Step = (&'static str, &'static str);
+/// The name and the statements of a migration.
+pub(super) type Migration = (&'static str, &'static str);
 
-/// Takes the steps that were not taken yet. Whoever calls has locked the store.
-pub(super) fn run(tx: &mut dyn Tx, steps: &[Step]) -> Result<()> {
+/// Runs the pending migrations. The caller holds the lock on the store.
+pub(super) fn run_migrations(tx: &mut dyn Tx, steps: &[Migration]) -> Result<()> {
     tx.execute(
         "CREATE TABLE IF NOT EXISTS schema_migrations (
             version BIGINT PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL)",
         &[],
     )?;
-    let taken = tx.all(
+    let taken = tx.query_all(
         "SELECT version, name, sha256 FROM schema_migrations ORDER BY version",
         &[],
         |row| {
@@ -28,14 +28,14 @@ pub(super) fn run(tx: &mut dyn Tx, steps: &[Step]) -> Result<()> {
         },
     )?;
     if taken.len() > steps.len() {
-        return Err(Error::Newer);
+        return Err(Error::NewerFormat);
     }
     for (at, (name, sql)) in steps.iter().enumerate() {
         let digest = HEXLOWER.encode(&Sha256::digest(sql.as_bytes()));
         if let Some((_, _, same)) = taken.get(at) {
             if *same != digest {
                 return Err(Error::Broken(format!(
-                    "migration {name} is not the one that was run"
+                    "migration {name} differs from the one that was run"
                 )));
             }
             continue;

@@ -1,7 +1,7 @@
-//! Where everything lies: SQL, and nothing that is of one engine only.
+//! The SQL store. Nothing in this module is specific to one engine.
 //!
-//! Both engines run the same statements. What differs between them is how tables are made, how many rows go in at
-//! once, and what is done to be durable; that is in their own files. Parameters are written `?1`, `?2`, ...
+//! Both engines run the same statements. Their own files hold the differences: table definitions, batch sizes and
+//! durability. Parameters are written `?1`, `?2`, ...
 
 mod migrate;
 mod postgres;
@@ -12,16 +12,12 @@ use crate::Result;
 pub use self::postgres::{Options as PostgresOptions, Postgres};
 pub use self::sqlite::Sqlite;
 
-/// A value on its way in or out.
+/// A parameter or a column value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
-    /// Nothing.
     Null,
-    /// A whole number.
     Int(i64),
-    /// A text.
     Text(&'a str),
-    /// Bytes.
     Bytes(&'a [u8]),
 }
 
@@ -61,28 +57,27 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-/// The parameters of a statement, from whatever can be a value.
+/// Builds the parameters of a statement.
 macro_rules! params {
     ($($value:expr),* $(,)?) => { &[$($crate::store::Value::from($value)),*] };
 }
 pub(crate) use params;
 
-/// One row of an answer.
-pub trait Row {
-    /// The value in a column.
+/// A row of a query result.
+pub trait SqlRow {
     fn get(&self, column: usize) -> Result<Value<'_>>;
 }
 
-impl dyn Row + '_ {
-    /// A number; what is nothing is none.
+impl dyn SqlRow + '_ {
+    /// Returns an integer. Null is an error.
     pub fn int(&self, column: usize) -> Result<i64> {
         match self.get(column)? {
             Value::Int(number) => Ok(number),
-            _ => Err(unexpected(column)),
+            _ => Err(unexpected_type(column)),
         }
     }
 
-    /// A number or nothing.
+    /// Returns an integer, or `None` for null.
     pub fn maybe_int(&self, column: usize) -> Result<Option<i64>> {
         match self.get(column)? {
             Value::Null => Ok(None),
@@ -90,15 +85,15 @@ impl dyn Row + '_ {
         }
     }
 
-    /// A text.
+    /// Returns a text. Null is an error.
     pub fn text(&self, column: usize) -> Result<&str> {
         match self.get(column)? {
             Value::Text(text) => Ok(text),
-            _ => Err(unexpected(column)),
+            _ => Err(unexpected_type(column)),
         }
     }
 
-    /// A text or nothing.
+    /// Returns a text, or `None` for null.
     pub fn maybe_text(&self, column: usize) -> Result<Option<&str>> {
         match self.get(column)? {
             Value::Null => Ok(None),
@@ -106,49 +101,47 @@ impl dyn Row + '_ {
         }
     }
 
-    /// Bytes.
+    /// Returns bytes. Null is an error.
     pub fn bytes(&self, column: usize) -> Result<&[u8]> {
         match self.get(column)? {
             Value::Bytes(bytes) => Ok(bytes),
-            _ => Err(unexpected(column)),
+            _ => Err(unexpected_type(column)),
         }
     }
 }
 
-fn unexpected(column: usize) -> crate::Error {
-    crate::Error::Broken(format!(
-        "column {column} holds something else than was written there"
-    ))
+fn unexpected_type(column: usize) -> crate::Error {
+    crate::Error::Broken(format!("column {column} has an unexpected type"))
 }
 
-/// What is done with each row. `false` ends it.
-pub type Each<'f> = &'f mut dyn FnMut(&dyn Row) -> Result<bool>;
+/// Handles a row. Returns false to stop.
+pub type RowHandler<'f> = &'f mut dyn FnMut(&dyn SqlRow) -> Result<bool>;
 
-/// A view of the store that does not change while it is looked at, or a change that happens whole or not at all.
+/// A transaction: a consistent snapshot to read, or an atomic write.
 pub trait Tx {
-    /// Asks, and hands over row after row.
-    fn query(&mut self, sql: &str, params: &[Value<'_>], each: Each<'_>) -> Result<()>;
+    /// Runs a query and calls `each` with every row.
+    fn query(&mut self, sql: &str, params: &[Value<'_>], each: RowHandler<'_>) -> Result<()>;
 
-    /// Changes, and says how many rows.
+    /// Runs a statement and returns the number of affected rows.
     fn execute(&mut self, sql: &str, params: &[Value<'_>]) -> Result<u64>;
 
-    /// Puts in many rows of one width.
-    fn insert(&mut self, insert: Insert, values: &[Value<'_>]) -> Result<()>;
+    /// Inserts rows, given as consecutive values.
+    fn insert(&mut self, insert: BulkInsert, values: &[Value<'_>]) -> Result<()>;
 }
 
-/// How rows are put in.
+/// A multi-row insert statement.
 #[derive(Debug, Clone, Copy)]
-pub struct Insert {
+pub struct BulkInsert {
     /// `INSERT INTO table (columns)`.
     pub into: &'static str,
-    /// How many columns.
+    /// Number of columns.
     pub width: usize,
-    /// `ON CONFLICT ...`, or nothing.
+    /// The `ON CONFLICT` clause, or empty.
     pub conflict: &'static str,
 }
 
-impl Insert {
-    /// The statement for `rows` rows.
+impl BulkInsert {
+    /// Builds the statement for `rows` rows.
     fn sql(&self, rows: usize) -> String {
         use std::fmt::Write as _;
         let mut sql = format!("{} VALUES ", self.into);
@@ -167,12 +160,12 @@ impl Insert {
 }
 
 impl dyn Tx + '_ {
-    /// The one row that is there, or none.
-    pub fn one<T>(
+    /// Returns the first row, if there is one.
+    pub fn query_one<T>(
         &mut self,
         sql: &str,
         params: &[Value<'_>],
-        read: impl Fn(&dyn Row) -> Result<T>,
+        read: impl Fn(&dyn SqlRow) -> Result<T>,
     ) -> Result<Option<T>> {
         let mut found = None;
         self.query(sql, params, &mut |row| {
@@ -182,12 +175,12 @@ impl dyn Tx + '_ {
         Ok(found)
     }
 
-    /// All rows, as they are read.
-    pub fn all<T>(
+    /// Returns all rows.
+    pub fn query_all<T>(
         &mut self,
         sql: &str,
         params: &[Value<'_>],
-        read: impl Fn(&dyn Row) -> Result<T>,
+        read: impl Fn(&dyn SqlRow) -> Result<T>,
     ) -> Result<Vec<T>> {
         let mut found = Vec::new();
         self.query(sql, params, &mut |row| {
@@ -198,33 +191,33 @@ impl dyn Tx + '_ {
     }
 }
 
-/// What is done within a transaction.
-pub type Work<'f> = &'f mut dyn FnMut(&mut dyn Tx) -> Result<()>;
+/// The body of a transaction.
+pub type TxWork<'f> = &'f mut dyn FnMut(&mut dyn Tx) -> Result<()>;
 
-/// A store.
-pub trait Store: Send + Sync {
-    /// Looks at one moment of it.
-    fn read(&self, work: Work<'_>) -> Result<()>;
+/// A transactional SQL store.
+pub trait SqlStore: Send + Sync {
+    /// Runs a read-only transaction on a consistent snapshot.
+    fn read(&self, work: TxWork<'_>) -> Result<()>;
 
-    /// Changes it. What was changed is on disk when this returns, or nothing was.
-    fn write(&self, work: Work<'_>) -> Result<()>;
+    /// Runs a write transaction. Its changes are durable when this returns, or none were made.
+    fn write(&self, work: TxWork<'_>) -> Result<()>;
 
-    /// A copy of the whole store at one moment, in a new file.
+    /// Copies a snapshot of the store to a new file.
     fn copy_to(&self, path: &std::path::Path) -> Result<()>;
 
-    /// Gives back room, and overwrites what was in it.
+    /// Releases free space and overwrites its content.
     fn scrub(&self) -> Result<()>;
 
-    /// Learns how much of what there is, so that questions are answered the short way.
-    fn learn(&self) -> Result<()>;
+    /// Updates the statistics of the query planner.
+    fn analyze(&self) -> Result<()>;
 
-    /// The word for it: `sqlite` or `postgres`.
+    /// Returns the name: `sqlite` or `postgres`.
     fn engine(&self) -> &'static str;
 }
 
-impl dyn Store + '_ {
-    /// Looks at one moment of the store.
-    pub fn reading<T>(&self, work: impl FnOnce(&mut dyn Tx) -> Result<T>) -> Result<T> {
+impl dyn SqlStore + '_ {
+    /// Runs a read-only transaction and returns its result.
+    pub fn read_tx<T>(&self, work: impl FnOnce(&mut dyn Tx) -> Result<T>) -> Result<T> {
         let (mut work, mut done) = (Some(work), None);
         self.read(&mut |tx| {
             let work = work.take().expect("reading is not repeated");
@@ -234,8 +227,8 @@ impl dyn Store + '_ {
         Ok(done.expect("the work was done"))
     }
 
-    /// Changes the store.
-    pub fn writing<T>(&self, work: impl FnOnce(&mut dyn Tx) -> Result<T>) -> Result<T> {
+    /// Runs a write transaction and returns its result.
+    pub fn write_tx<T>(&self, work: impl FnOnce(&mut dyn Tx) -> Result<T>) -> Result<T> {
         let (mut work, mut done) = (Some(work), None);
         self.write(&mut |tx| {
             let work = work.take().expect("writing is not repeated");

@@ -1,4 +1,4 @@
-//! PostgreSQL: any number of processes on one database.
+//! The store on PostgreSQL, shared by any number of processes.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use postgres::config::Host;
 use postgres::error::SqlState;
 use postgres::fallible_iterator::FallibleIterator as _;
 use postgres::types::{FromSql, IsNull, ToSql, Type, private::BytesMut, to_sql_checked};
 use postgres::{Client, Config, NoTls, Statement};
 
-use super::migrate::{self, Step};
-use super::{Each, Insert, Row, Store, Tx, Value, Work};
+use super::migrate::{self, Migration};
+use super::{BulkInsert, RowHandler, SqlRow, SqlStore, Tx, TxWork, Value};
 use crate::{Error, Result};
 
-const STEPS: &[Step] = &[
+const MIGRATIONS: &[Migration] = &[
     ("records", include_str!("postgres/0001_records.sql")),
     ("tails", include_str!("postgres/0002_tails.sql")),
     ("shared", include_str!("postgres/0003_shared.sql")),
@@ -23,66 +24,88 @@ const STEPS: &[Step] = &[
     ("members", include_str!("postgres/0005_members.sql")),
 ];
 
-/// Rows that go in at once. Few sizes, so that few statements are prepared.
-const ROWS: [usize; 4] = [1_000, 100, 10, 1];
-/// What one statement can be given.
+/// Rows per insert statement. Few sizes, so that few statements are prepared.
+const ROWS_PER_INSERT: [usize; 4] = [1_000, 100, 10, 1];
+/// Maximum number of parameters of a statement.
 const MAX_PARAMS: usize = 65_535;
-/// Whoever comes to make tables takes this lock, so that one of them does.
+/// Advisory lock under which one process at a time migrates the schema.
 const MIGRATION_LOCK: i64 = 0x7275_6e67;
 
-/// How it is reached.
+/// The options of the connection pool.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// `postgres://user@host/database`, or `host=... dbname=...`.
     pub address: String,
-    /// Connections at once. Whoever comes when all are taken waits.
+    /// Maximum number of connections. Callers wait while all are in use.
     pub max_connections: usize,
-    /// How long somebody waits for a connection.
-    pub patience: Duration,
-    /// How long a statement may run.
+    /// Longest wait for a free connection, and the connect timeout.
+    pub checkout_timeout: Duration,
     pub statement_timeout: Duration,
 }
 
 impl Options {
-    /// The address, and what holds where nothing else is said.
+    /// Creates options with the default limits.
     pub fn new(address: impl Into<String>) -> Self {
         Self {
             address: address.into(),
             max_connections: 16,
-            patience: Duration::from_secs(10),
+            checkout_timeout: Duration::from_secs(10),
             statement_timeout: Duration::from_mins(1),
         }
     }
 }
 
-/// A store in a database.
+impl Options {
+    /// Returns the hosts and the database of the address, without user and password.
+    pub fn display_address(&self) -> String {
+        let Ok(config) = self.address.parse::<Config>() else {
+            return "PostgreSQL".to_owned();
+        };
+        let ports = config.get_ports();
+        let hosts = config.get_hosts().iter().enumerate().map(|(at, host)| {
+            let port = ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+            match host {
+                Host::Tcp(name) => format!("{name}:{port}"),
+                #[cfg(unix)]
+                Host::Unix(folder) => format!("{}:{port}", folder.display()),
+            }
+        });
+        let hosts = hosts.collect::<Vec<_>>().join(",");
+        match config.get_dbname() {
+            Some(name) => format!("PostgreSQL at {hosts}/{name}"),
+            None => format!("PostgreSQL at {hosts}"),
+        }
+    }
+}
+
+/// A store in a PostgreSQL database.
 pub struct Postgres {
     config: Config,
     options: Options,
-    pool: Mutex<Pool>,
-    given_back: Condvar,
+    pool: Mutex<ConnectionPool>,
+    released: Condvar,
 }
 
 #[derive(Default)]
-struct Pool {
-    idle: Vec<Session>,
+struct ConnectionPool {
+    idle: Vec<PooledClient>,
     open: usize,
 }
 
-/// A connection with what it was asked before.
-struct Session {
+/// A pooled connection and its prepared statements.
+struct PooledClient {
     client: Client,
     prepared: HashMap<Arc<str>, Statement>,
 }
 
 impl Postgres {
-    /// Reaches the database, and makes the tables that are missing.
+    /// Connects to the database and runs the pending migrations.
     pub fn open(options: Options) -> Result<Self> {
         let mut config: Config = options.address.parse().map_err(|error: postgres::Error| {
-            Error::Broken(format!("the address of the database is none: {error}"))
+            Error::Broken(format!("the address of the database is not valid: {error}"))
         })?;
         let timeout_ms = options.statement_timeout.as_millis();
-        // What is asked differs by the value it is asked for: a plan for any value is a bad one for most.
+        // The best plan depends on the parameter values, so generic plans are disabled.
         config.options(&format!(
             "-c statement_timeout={timeout_ms} -c plan_cache_mode=force_custom_plan"
         ));
@@ -90,13 +113,13 @@ impl Postgres {
             config.application_name("rung");
         }
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(options.patience);
+            config.connect_timeout(options.checkout_timeout);
         }
         let store = Self {
             config,
             options,
             pool: Mutex::default(),
-            given_back: Condvar::new(),
+            released: Condvar::new(),
         };
         store.write(&mut |tx| {
             tx.query(
@@ -104,13 +127,13 @@ impl Postgres {
                 &[Value::Int(MIGRATION_LOCK)],
                 &mut |_| Ok(true),
             )?;
-            migrate::run(tx, STEPS)
+            migrate::run_migrations(tx, MIGRATIONS)
         })?;
         Ok(store)
     }
 
-    fn take(&self) -> Result<Session> {
-        let deadline = Instant::now() + self.options.patience;
+    fn checkout(&self) -> Result<PooledClient> {
+        let deadline = Instant::now() + self.options.checkout_timeout;
         let mut pool = self.pool.lock();
         loop {
             if let Some(session) = pool.idle.pop() {
@@ -124,44 +147,44 @@ impl Postgres {
                 pool.open += 1;
                 break;
             }
-            if self.given_back.wait_until(&mut pool, deadline).timed_out() {
-                return Err(Error::Busy("every connection to the database is taken"));
+            if self.released.wait_until(&mut pool, deadline).timed_out() {
+                return Err(Error::Busy("all connections to the database are in use"));
             }
         }
         drop(pool);
         match self.config.connect(NoTls) {
-            Ok(client) => Ok(Session {
+            Ok(client) => Ok(PooledClient {
                 client,
                 prepared: HashMap::new(),
             }),
             Err(error) => {
                 self.pool.lock().open -= 1;
-                self.given_back.notify_one();
+                self.released.notify_one();
                 Err(error.into())
             }
         }
     }
 
-    fn give_back(&self, session: Session, sound: bool) {
+    fn release(&self, session: PooledClient, sound: bool) {
         let mut pool = self.pool.lock();
         if sound && !session.client.is_closed() {
             pool.idle.push(session);
         } else {
             pool.open -= 1;
         }
-        self.given_back.notify_one();
+        self.released.notify_one();
     }
 
-    /// A connection with a transaction begun. One that was idle may have ended meanwhile; then there is another.
-    fn begin(&self, begin: &str) -> Result<Session> {
+    /// Checks out a connection and begins a transaction. A pooled connection that has broken while idle is replaced.
+    fn begin(&self, begin: &str) -> Result<PooledClient> {
         loop {
-            let mut session = self.take()?;
+            let mut session = self.checkout()?;
             let was_used = !session.prepared.is_empty();
             match session.client.batch_execute(begin) {
                 Ok(()) => return Ok(session),
                 Err(error) => {
-                    self.give_back(session, false);
-                    // A new one that fails tells of the database, an old one only of itself.
+                    self.release(session, false);
+                    // A failure of a new connection is the database's; a used one may just have been closed.
                     if !was_used {
                         return Err(error.into());
                     }
@@ -170,51 +193,51 @@ impl Postgres {
         }
     }
 
-    fn run(&self, begin: &str, end: &str, work: Work<'_>) -> Result<()> {
+    fn run_transaction(&self, begin: &str, end: &str, work: TxWork<'_>) -> Result<()> {
         let mut session = self.begin(begin)?;
         let mut done = work(&mut session);
         if done.is_ok() {
             done = session.client.batch_execute(end).map_err(Error::from);
         }
         let sound = done.is_ok() || session.client.batch_execute("ROLLBACK").is_ok();
-        self.give_back(session, sound);
+        self.release(session, sound);
         done
     }
 }
 
-impl Store for Postgres {
-    fn read(&self, work: Work<'_>) -> Result<()> {
-        self.run(
+impl SqlStore for Postgres {
+    fn read(&self, work: TxWork<'_>) -> Result<()> {
+        self.run_transaction(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
             "COMMIT",
             work,
         )
     }
 
-    fn write(&self, work: Work<'_>) -> Result<()> {
-        self.run("BEGIN", "COMMIT", work)
+    fn write(&self, work: TxWork<'_>) -> Result<()> {
+        self.run_transaction("BEGIN", "COMMIT", work)
     }
 
     fn copy_to(&self, _: &Path) -> Result<()> {
         Err(Error::Unsupported(
-            "a database is backed up with its own tools: `pg_dump` takes a copy of one moment",
+            "a PostgreSQL database is backed up with its own tools, for example `pg_dump`",
         ))
     }
 
     fn scrub(&self) -> Result<()> {
-        let mut session = self.take()?;
+        let mut session = self.checkout()?;
         let done = session
             .client
             .batch_execute("VACUUM FULL")
             .map_err(Error::from);
-        self.give_back(session, done.is_ok());
+        self.release(session, done.is_ok());
         done
     }
 
-    fn learn(&self) -> Result<()> {
-        let mut session = self.take()?;
+    fn analyze(&self) -> Result<()> {
+        let mut session = self.checkout()?;
         let done = session.client.batch_execute("ANALYZE").map_err(Error::from);
-        self.give_back(session, done.is_ok());
+        self.release(session, done.is_ok());
         done
     }
 
@@ -223,7 +246,7 @@ impl Store for Postgres {
     }
 }
 
-impl Session {
+impl PooledClient {
     fn prepare(&mut self, sql: &str) -> Result<Statement> {
         if let Some(statement) = self.prepared.get(sql) {
             return Ok(statement.clone());
@@ -234,8 +257,8 @@ impl Session {
     }
 }
 
-impl Tx for Session {
-    fn query(&mut self, sql: &str, params: &[Value<'_>], each: Each<'_>) -> Result<()> {
+impl Tx for PooledClient {
+    fn query(&mut self, sql: &str, params: &[Value<'_>], each: RowHandler<'_>) -> Result<()> {
         let statement = self.prepare(sql)?;
         let mut rows = self.client.query_raw(&statement, params.iter())?;
         while let Some(row) = rows.next()? {
@@ -252,10 +275,13 @@ impl Tx for Session {
         Ok(self.client.execute(&statement, &params)?)
     }
 
-    fn insert(&mut self, insert: Insert, mut values: &[Value<'_>]) -> Result<()> {
+    fn insert(&mut self, insert: BulkInsert, mut values: &[Value<'_>]) -> Result<()> {
         while !values.is_empty() {
             let rows = (values.len() / insert.width).min(MAX_PARAMS / insert.width);
-            let fit = ROWS.into_iter().find(|size| *size <= rows).unwrap_or(1);
+            let fit = ROWS_PER_INSERT
+                .into_iter()
+                .find(|size| *size <= rows)
+                .unwrap_or(1);
             let (now, later) = values.split_at(fit * insert.width);
             self.execute(&insert.sql(fit), now)?;
             values = later;
@@ -264,7 +290,7 @@ impl Tx for Session {
     }
 }
 
-impl Row for postgres::Row {
+impl SqlRow for postgres::Row {
     fn get(&self, column: usize) -> Result<Value<'_>> {
         Ok(self.try_get(column)?)
     }
@@ -314,14 +340,31 @@ impl ToSql for Value<'_> {
     to_sql_checked!();
 }
 
+/// Describes an error by its causes, such as `error connecting to server: connection refused`.
+fn describe_error(error: &postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let own = error.to_string();
+        // The operating system's number says nothing more.
+        let own = own.split(" (os error").next().unwrap_or_default();
+        let own = own.replacen("Connection refused", "connection refused", 1);
+        if !text.contains(&own) {
+            text = format!("{text}: {own}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
 impl From<postgres::Error> for Error {
     fn from(error: postgres::Error) -> Self {
         let told = error
             .as_db_error()
-            .map_or_else(|| error.to_string(), |db| db.message().to_owned());
+            .map_or_else(|| describe_error(&error), |db| db.message().to_owned());
         match error.code() {
             Some(code) if *code == SqlState::DISK_FULL || *code == SqlState::OUT_OF_MEMORY => {
-                Self::Full
+                Self::StoreFull
             }
             Some(code) if *code == SqlState::QUERY_CANCELED => {
                 Self::Busy("the database took too long")
@@ -336,9 +379,9 @@ impl From<postgres::Error> for Error {
             {
                 Self::Unreachable(told)
             }
-            // A NUL, which no text of the database can hold, in what was asked for.
+            // A parameter contains NUL, which no PostgreSQL text can.
             Some(code) if *code == SqlState::CHARACTER_NOT_IN_REPERTOIRE => {
-                Self::invalid("", "a text has a character that cannot be stored")
+                Self::invalid_request("", "a string has a NUL character, which cannot be stored")
             }
             Some(_) => Self::Broken(told),
             None => Self::Unreachable(told),

@@ -1,4 +1,4 @@
-//! SQLite: one file in the data folder, one writer, several readers.
+//! The store on SQLite: one file in the data folder, one writer, several readers.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,25 +7,25 @@ use parking_lot::Mutex;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, ToSql};
 
-use super::migrate::{self, Step};
-use super::{Each, Insert, Row, Store, Tx, Value, Work};
+use super::migrate::{self, Migration};
+use super::{BulkInsert, RowHandler, SqlRow, SqlStore, Tx, TxWork, Value};
 use crate::{Error, Result};
 
-const STEPS: &[Step] = &[
+const MIGRATIONS: &[Migration] = &[
     ("records", include_str!("sqlite/0001_records.sql")),
     ("tails", include_str!("sqlite/0002_tails.sql")),
     ("authority", include_str!("sqlite/0003_authority.sql")),
     ("members", include_str!("sqlite/0004_members.sql")),
 ];
 
-/// How long a writer waits for the writer of another process.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Readers that are kept open while nobody reads.
-const IDLE_READERS: usize = 4;
-/// Statements that a connection keeps ready.
-const STATEMENTS: usize = 200;
+/// Longest wait for the write lock of another process.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum number of idle read connections.
+const MAX_IDLE_READERS: usize = 4;
+/// Number of prepared statements cached per connection.
+const CACHED_STATEMENTS: usize = 200;
 
-/// A store in a file.
+/// A store in a SQLite file.
 pub struct Sqlite {
     path: PathBuf,
     writer: Mutex<Connection>,
@@ -33,12 +33,12 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file, or makes it.
+    /// Opens the file, creating it if necessary, and runs the pending migrations.
     pub fn open(path: &Path) -> Result<Self> {
         create_private(path)?;
         let writer = Connection::open(path)?;
-        writer.busy_timeout(PATIENCE)?;
-        writer.set_prepared_statement_cache_capacity(STATEMENTS);
+        writer.busy_timeout(BUSY_TIMEOUT)?;
+        writer.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
         writer.execute_batch(
             "PRAGMA page_size = 8192;
              PRAGMA journal_mode = WAL;
@@ -54,7 +54,7 @@ impl Sqlite {
             writer: Mutex::new(writer),
             readers: Mutex::default(),
         };
-        store.write(&mut |tx| migrate::run(tx, STEPS))?;
+        store.write(&mut |tx| migrate::run_migrations(tx, MIGRATIONS))?;
         Ok(store)
     }
 
@@ -66,8 +66,8 @@ impl Sqlite {
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_URI;
         let reader = Connection::open_with_flags(&self.path, flags)?;
-        reader.busy_timeout(PATIENCE)?;
-        reader.set_prepared_statement_cache_capacity(STATEMENTS);
+        reader.busy_timeout(BUSY_TIMEOUT)?;
+        reader.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
         reader.execute_batch("PRAGMA temp_store = MEMORY; PRAGMA cache_size = -2000;")?;
         Ok(reader)
     }
@@ -89,23 +89,23 @@ fn create_private(path: &Path) -> Result<()> {
     }
 }
 
-impl Store for Sqlite {
-    fn read(&self, work: Work<'_>) -> Result<()> {
+impl SqlStore for Sqlite {
+    fn read(&self, work: TxWork<'_>) -> Result<()> {
         let reader = self.reader()?;
         reader.execute_batch("BEGIN")?;
-        let done = work(&mut Transaction(&reader));
+        let done = work(&mut SqliteTransaction(&reader));
         let ended = reader.execute_batch("ROLLBACK");
         let mut readers = self.readers.lock();
-        if ended.is_ok() && readers.len() < IDLE_READERS {
+        if ended.is_ok() && readers.len() < MAX_IDLE_READERS {
             readers.push(reader);
         }
         done
     }
 
-    fn write(&self, work: Work<'_>) -> Result<()> {
+    fn write(&self, work: TxWork<'_>) -> Result<()> {
         let writer = self.writer.lock();
         writer.execute_batch("BEGIN IMMEDIATE")?;
-        let done = work(&mut Transaction(&writer))
+        let done = work(&mut SqliteTransaction(&writer))
             .and_then(|()| writer.execute_batch("COMMIT").map_err(Error::from));
         if done.is_err() && !writer.is_autocommit() {
             let _nothing_to_keep = writer.execute_batch("ROLLBACK");
@@ -117,7 +117,7 @@ impl Store for Sqlite {
         create_private(path)?;
         let path = path
             .to_str()
-            .ok_or(Error::Broken("the path is no text".to_owned()))?;
+            .ok_or(Error::Broken("the path is not UTF-8".to_owned()))?;
         self.reader()?.execute("VACUUM INTO ?1", [path])?;
         Ok(())
     }
@@ -131,8 +131,8 @@ impl Store for Sqlite {
         Ok(())
     }
 
-    fn learn(&self) -> Result<()> {
-        // Every question here has its index, whatever is in the tables.
+    fn analyze(&self) -> Result<()> {
+        // Every query has a fixed index, so statistics are not needed.
         Ok(())
     }
 
@@ -141,9 +141,9 @@ impl Store for Sqlite {
     }
 }
 
-struct Transaction<'c>(&'c Connection);
+struct SqliteTransaction<'c>(&'c Connection);
 
-impl Transaction<'_> {
+impl SqliteTransaction<'_> {
     fn prepared(&self, sql: &str, params: &[Value<'_>]) -> Result<CachedStatement<'_>> {
         let mut statement = self.0.prepare_cached(sql)?;
         bind(&mut statement, params)?;
@@ -158,8 +158,8 @@ fn bind(statement: &mut CachedStatement<'_>, params: &[Value<'_>]) -> Result<()>
     Ok(())
 }
 
-impl Tx for Transaction<'_> {
-    fn query(&mut self, sql: &str, params: &[Value<'_>], each: Each<'_>) -> Result<()> {
+impl Tx for SqliteTransaction<'_> {
+    fn query(&mut self, sql: &str, params: &[Value<'_>], each: RowHandler<'_>) -> Result<()> {
         let mut statement = self.prepared(sql, params)?;
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
@@ -175,7 +175,7 @@ impl Tx for Transaction<'_> {
         Ok(statement.raw_execute()? as u64)
     }
 
-    fn insert(&mut self, insert: Insert, values: &[Value<'_>]) -> Result<()> {
+    fn insert(&mut self, insert: BulkInsert, values: &[Value<'_>]) -> Result<()> {
         let mut statement = self.0.prepare_cached(&insert.sql(1))?;
         for row in values.chunks(insert.width) {
             bind(&mut statement, row)?;
@@ -185,16 +185,16 @@ impl Tx for Transaction<'_> {
     }
 }
 
-impl Row for rusqlite::Row<'_> {
+impl SqlRow for rusqlite::Row<'_> {
     fn get(&self, column: usize) -> Result<Value<'_>> {
         Ok(match self.get_ref(column)? {
             ValueRef::Null => Value::Null,
             ValueRef::Integer(number) => Value::Int(number),
             ValueRef::Text(text) => {
-                Value::Text(std::str::from_utf8(text).map_err(|_| super::unexpected(column))?)
+                Value::Text(std::str::from_utf8(text).map_err(|_| super::unexpected_type(column))?)
             }
             ValueRef::Blob(bytes) => Value::Bytes(bytes),
-            ValueRef::Real(_) => return Err(super::unexpected(column)),
+            ValueRef::Real(_) => return Err(super::unexpected_type(column)),
         })
     }
 }
@@ -213,11 +213,11 @@ impl ToSql for Value<'_> {
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => Self::Full,
+            Some(ErrorCode::DiskFull) => Self::StoreFull,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Self::Busy("another process is writing")
             }
-            // A write that the disk has no room for is told so, too.
+            // A write without space on the device is reported as an I/O error too.
             Some(ErrorCode::SystemIoFailure) => Self::Disk(error.to_string()),
             _ => Self::Broken(error.to_string()),
         }

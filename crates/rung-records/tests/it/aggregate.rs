@@ -1,13 +1,13 @@
 use rung_fault::{Code, Coded as _};
-use rung_records::{Aggregate, Bearer, Choice, Filter, Granularity, Metric};
+use rung_records::{AggregateQuery, Bearer, ConnectionFilter, Granularity, Metric, RecordFilter};
 use serde_json::{Value, json};
 
 use crate::support::*;
 
-fn query(metric: Metric) -> Aggregate {
-    Aggregate {
+fn query(metric: Metric) -> AggregateQuery {
+    AggregateQuery {
         stream: "messages".to_owned(),
-        choice: Choice::default(),
+        choice: ConnectionFilter::default(),
         metric,
         field: None,
         group_by: None,
@@ -18,14 +18,14 @@ fn query(metric: Metric) -> Aggregate {
     }
 }
 
-fn of(metric: Metric, field: &str) -> Aggregate {
-    Aggregate {
+fn field_query(metric: Metric, field: &str) -> AggregateQuery {
+    AggregateQuery {
         field: Some(field.to_owned()),
         ..query(metric)
     }
 }
 
-fn filled(fixture: &Fixture) {
+fn fill_messages(fixture: &Fixture) {
     for n in 0..20i64 {
         let connection = if n < 12 { "home" } else { "work" };
         let mut data = json!({"id": format!("m{n}"), "from": format!("p{}", n % 4), "size": n, "price": n as f64 * 0.1,
@@ -41,29 +41,33 @@ fn filled(fixture: &Fixture) {
 #[test]
 fn all_connections_count_as_one() {
     each_store(|fixture| {
-        filled(&fixture);
-        let ask =
-            |bearer: &Bearer, query: &Aggregate| fixture.records.aggregate(bearer, query).unwrap();
+        fill_messages(&fixture);
+        let ask = |bearer: &Bearer, query: &AggregateQuery| {
+            fixture.records.aggregate(bearer, query).unwrap()
+        };
         let owner = &fixture.owner;
         assert_eq!(ask(owner, &query(Metric::Count))["value"], 20);
-        assert_eq!(ask(owner, &of(Metric::Sum, "size"))["value"], 190);
-        let price = ask(owner, &of(Metric::Sum, "price"))["value"]
+        assert_eq!(ask(owner, &field_query(Metric::Sum, "size"))["value"], 190);
+        let price = ask(owner, &field_query(Metric::Sum, "price"))["value"]
             .as_f64()
             .unwrap();
         assert!((price - 19.0).abs() < 1e-9, "{price}");
-        assert_eq!(ask(owner, &of(Metric::Min, "size"))["value"], 0);
-        assert_eq!(ask(owner, &of(Metric::Max, "size"))["value"], 19);
+        assert_eq!(ask(owner, &field_query(Metric::Min, "size"))["value"], 0);
+        assert_eq!(ask(owner, &field_query(Metric::Max, "size"))["value"], 19);
         assert_eq!(
-            ask(owner, &of(Metric::Max, "sent_at"))["value"],
+            ask(owner, &field_query(Metric::Max, "sent_at"))["value"],
             "2026-03-20T23:30:00Z"
         );
         assert_eq!(
-            ask(owner, &of(Metric::CountDistinct, "from"))["value"],
+            ask(owner, &field_query(Metric::CountDistinct, "from"))["value"],
             4,
             "over the union, not by connection"
         );
-        assert_eq!(ask(owner, &of(Metric::CountDistinct, "size"))["value"], 20);
-        let by = Aggregate {
+        assert_eq!(
+            ask(owner, &field_query(Metric::CountDistinct, "size"))["value"],
+            20
+        );
+        let by = AggregateQuery {
             group_by: Some("from".into()),
             limit: Some(2),
             ..query(Metric::Count)
@@ -74,7 +78,7 @@ fn all_connections_count_as_one() {
             json!([{"key": "p0", "count": 4}, {"key": "p1", "count": 4}])
         );
         assert_eq!(answer["other_count"], 12);
-        let by = Aggregate {
+        let by = AggregateQuery {
             group_by: Some("from".into()),
             limit: Some(100),
             ..query(Metric::Count)
@@ -84,36 +88,36 @@ fn all_connections_count_as_one() {
             5,
             "what has none is a group"
         );
-        let home = Aggregate {
+        let home = AggregateQuery {
             choice: choice("home"),
             ..query(Metric::Count)
         };
         assert_eq!(ask(owner, &home)["value"], 12);
-        let filters = vec![Filter {
+        let filters = vec![RecordFilter {
             field: "size".into(),
-            bound: Some("gte".into()),
+            operator: Some("gte".into()),
             value: "10".into(),
         }];
-        let some = Aggregate {
+        let some = AggregateQuery {
             filters,
-            ..of(Metric::Sum, "size")
+            ..field_query(Metric::Sum, "size")
         };
         let answer = ask(owner, &some);
         assert_eq!(
             (&answer["value"], &answer["filtered_record_count"]),
             (&json!(145), &json!(10))
         );
-        let filters = vec![Filter {
+        let filters = vec![RecordFilter {
             field: "from".into(),
-            bound: None,
+            operator: None,
             value: "nobody".into(),
         }];
         assert_eq!(
             ask(
                 owner,
-                &Aggregate {
+                &AggregateQuery {
                     filters,
-                    ..of(Metric::Min, "size")
+                    ..field_query(Metric::Min, "size")
                 }
             )["value"],
             Value::Null
@@ -122,11 +126,11 @@ fn all_connections_count_as_one() {
 }
 
 #[test]
-fn time_is_told_by_the_clocks_of_a_place() {
+fn time_buckets_follow_the_time_zone() {
     each_store(|fixture| {
-        filled(&fixture);
-        let by = |granularity, zone: Option<&str>, limit, filters: Vec<Filter>| {
-            let query = Aggregate {
+        fill_messages(&fixture);
+        let by = |granularity, zone: Option<&str>, limit, filters: Vec<RecordFilter>| {
+            let query = AggregateQuery {
                 group_by_time: Some(("sent_at".into(), granularity)),
                 time_zone: zone.map(str::to_owned),
                 limit: Some(limit),
@@ -165,9 +169,9 @@ fn time_is_told_by_the_clocks_of_a_place() {
             by(Granularity::Minute, Some("Asia/Kathmandu"), 10, vec![])["groups"][0]["key"],
             "2026-03-03T05:15"
         );
-        let few = vec![Filter {
+        let few = vec![RecordFilter {
             field: "size".into(),
-            bound: Some("lt".into()),
+            operator: Some("lt".into()),
             value: "4".into(),
         }];
         assert_eq!(
@@ -175,7 +179,7 @@ fn time_is_told_by_the_clocks_of_a_place() {
             json!([
             {"key": "2026-03-02", "count": 1}, {"key": "2026-03-03", "count": 1}, {"key": "2026-03-04", "count": 1}, {"key": null, "count": 1}])
         );
-        let query = Aggregate {
+        let query = AggregateQuery {
             group_by_time: Some(("sent_at".into(), Granularity::Day)),
             time_zone: Some("Mars/Olympus".into()),
             ..query(Metric::Count)
@@ -194,9 +198,9 @@ fn time_is_told_by_the_clocks_of_a_place() {
 #[test]
 fn only_what_is_declared_and_granted_is_counted() {
     each_store(|fixture| {
-        filled(&fixture);
+        fill_messages(&fixture);
         let client = fixture.client(&[select("messages", &["size"])], &["home"]);
-        let refused = |bearer: &Bearer, query: &Aggregate| {
+        let refused = |bearer: &Bearer, query: &AggregateQuery| {
             fixture.records.aggregate(bearer, query).unwrap_err().code()
         };
         assert_eq!(
@@ -207,13 +211,13 @@ fn only_what_is_declared_and_granted_is_counted() {
             12
         );
         assert_eq!(
-            refused(&client, &of(Metric::Sum, "price")),
+            refused(&client, &field_query(Metric::Sum, "price")),
             Code::FieldNotGranted
         );
         assert_eq!(
             refused(
                 &client,
-                &Aggregate {
+                &AggregateQuery {
                     group_by: Some("from".into()),
                     ..query(Metric::Count)
                 }
@@ -221,11 +225,11 @@ fn only_what_is_declared_and_granted_is_counted() {
             Code::FieldNotGranted
         );
         assert_eq!(
-            refused(&fixture.owner, &of(Metric::Sum, "from")),
+            refused(&fixture.owner, &field_query(Metric::Sum, "from")),
             Code::InvalidRequest
         );
         assert_eq!(
-            refused(&fixture.owner, &of(Metric::Sum, "nope")),
+            refused(&fixture.owner, &field_query(Metric::Sum, "nope")),
             Code::UnknownField
         );
         assert_eq!(
@@ -233,7 +237,7 @@ fn only_what_is_declared_and_granted_is_counted() {
             Code::InvalidRequest
         );
         assert_eq!(
-            refused(&fixture.owner, &of(Metric::Count, "size")),
+            refused(&fixture.owner, &field_query(Metric::Count, "size")),
             Code::InvalidRequest
         );
     });
@@ -249,7 +253,7 @@ fn long_texts_are_groups_of_their_own() {
         ] {
             fixture.put("home", "messages", id, json!({"id": id, "from": from}));
         }
-        let by = Aggregate {
+        let by = AggregateQuery {
             group_by: Some("from".into()),
             ..query(Metric::Count)
         };
@@ -264,8 +268,8 @@ fn long_texts_are_groups_of_their_own() {
     });
 }
 
-/// A source whose records are of a day, and of a moment.
-fn diary() -> Value {
+/// A source with a date field and a time field.
+fn diary_manifest() -> Value {
     let times = ["day", "at"];
     json!({
         "protocol_version": "0.1.0", "connector_id": "diary", "version": "1.0.0", "display_name": "Diary",
@@ -282,14 +286,14 @@ fn diary() -> Value {
     })
 }
 
-fn diary_filled(fixture: &Fixture, entries: &[(&str, &str)]) {
-    fixture.records.register(diary()).unwrap();
+fn fill_diary(fixture: &Fixture, entries: &[(&str, &str)]) {
+    fixture.records.register_source(diary_manifest()).unwrap();
     let owner = &fixture.owner;
     fixture
         .records
         .put_connection(owner, "book", "diary", None)
         .unwrap();
-    let target = rung_records::Target {
+    let target = rung_records::StreamTarget {
         connector_id: "diary".to_owned(),
         connection_id: Some("book".to_owned()),
         stream: "entries".to_owned(),
@@ -308,9 +312,9 @@ fn by_time(
     field: &str,
     granularity: Granularity,
     zone: &str,
-    filters: &[Filter],
+    filters: &[RecordFilter],
 ) -> Vec<(String, i64)> {
-    let asked = Aggregate {
+    let asked = AggregateQuery {
         stream: "entries".to_owned(),
         choice: choice("book"),
         group_by_time: Some((field.to_owned(), granularity)),
@@ -332,10 +336,10 @@ fn by_time(
         .collect()
 }
 
-fn range(field: &str, bound: &str, value: &str) -> Filter {
-    Filter {
+fn range(field: &str, bound: &str, value: &str) -> RecordFilter {
+    RecordFilter {
         field: field.to_owned(),
-        bound: Some(bound.to_owned()),
+        operator: Some(bound.to_owned()),
         value: value.to_owned(),
     }
 }
@@ -344,11 +348,11 @@ fn range(field: &str, bound: &str, value: &str) -> Filter {
 fn a_field_of_days_is_grouped_by_its_own_day_in_every_zone() {
     each_store(|fixture| {
         let at = "2026-03-01T01:00:00Z";
-        diary_filled(
+        fill_diary(
             &fixture,
             &[("2026-03-01", at), ("2026-03-01", at), ("2026-03-02", at)],
         );
-        // With a condition the groups are counted in another way.
+        // With a filter, groups are computed by another query.
         let all = [range("day", "gte", "2000-01-01")];
         for zone in ["UTC", "America/New_York", "Pacific/Kiritimati"] {
             for filters in [&[][..], &all] {
@@ -362,7 +366,7 @@ fn a_field_of_days_is_grouped_by_its_own_day_in_every_zone() {
                 assert_eq!(weeks, own, "{zone}");
             }
         }
-        // A moment is in the day of the zone.
+        // A time falls into the day of the requested zone.
         let days = by_time(&fixture, "at", Granularity::Day, "America/New_York", &[]);
         assert_eq!(days, [("2026-02-28".to_owned(), 3)]);
     });
@@ -383,7 +387,7 @@ fn the_last_and_the_first_day_are_days() {
         ];
         entries.extend(last.map(|at| ("9999-12-31", at)));
         entries.extend(first.map(|at| ("-009999-01-01", at)));
-        diary_filled(&fixture, &entries);
+        fill_diary(&fixture, &entries);
         for zone in ["UTC", "Pacific/Kiritimati", "America/New_York"] {
             for filters in [vec![], vec![range("day", "lte", "9999-12-31")]] {
                 let days = by_time(&fixture, "day", Granularity::Day, zone, &filters);
@@ -406,8 +410,8 @@ fn the_last_and_the_first_day_are_days() {
         }
         let days = by_time(&fixture, "at", Granularity::Day, "UTC", &[]);
         assert_eq!(days.last().unwrap(), &("9999-12-31".to_owned(), 3));
-        let count = |filters: &[Filter]| {
-            let asked = Aggregate {
+        let count = |filters: &[RecordFilter]| {
+            let asked = AggregateQuery {
                 stream: "entries".to_owned(),
                 choice: choice("book"),
                 filters: filters.to_vec(),
@@ -418,20 +422,20 @@ fn the_last_and_the_first_day_are_days() {
         assert_eq!(count(&[range("day", "gte", "9999-12-31")]), 3);
         assert_eq!(count(&[range("day", "lt", "9999-12-31")]), 4);
         assert_eq!(count(&[range("at", "gte", "9999-12-31T23:59:59Z")]), 2);
-        let equal = Filter {
-            bound: None,
+        let equal = RecordFilter {
+            operator: None,
             ..range("day", "", "9999-12-31")
         };
         assert_eq!(count(&[equal]), 3);
-        let max = Aggregate {
+        let max = AggregateQuery {
             stream: "entries".to_owned(),
             choice: choice("book"),
-            ..of(Metric::Max, "day")
+            ..field_query(Metric::Max, "day")
         };
         let max = fixture.records.aggregate(&fixture.owner, &max).unwrap();
         assert_eq!(max["value"], "9999-12-31");
-        // A grant until then, of what is before then.
-        let until = rung_records::grant::Selection {
+        // A grant that expires on the last day and covers the data before it.
+        let until = rung_records::grant::StreamSelection {
             until: Some("9999-12-31".to_owned()),
             ..select("entries", &["day"])
         };
@@ -442,9 +446,12 @@ fn the_last_and_the_first_day_are_days() {
             expires_ms: Some(253_402_214_400_000),
             ..rung_records::GrantRequest::default()
         };
-        let (grant, token) = fixture.records.issue(&fixture.owner, &request).unwrap();
+        let (grant, token) = fixture
+            .records
+            .issue_grant(&fixture.owner, &request)
+            .unwrap();
         assert_eq!(grant.expires_at.as_deref(), Some("9999-12-31T00:00:00Z"));
-        let agent = fixture.records.admit(token.expose()).unwrap();
+        let agent = fixture.records.authenticate(token.expose()).unwrap();
         let read = fixture.list(&agent, &page("entries", 10));
         assert_eq!(read.records.len(), 4);
     });

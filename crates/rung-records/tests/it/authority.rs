@@ -1,4 +1,4 @@
-//! What is asked for, decided and given.
+//! Authorization requests, decisions, codes and tokens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use data_encoding::BASE64URL_NOPAD;
 use rung_fault::{Code, Coded as _};
 use rung_records::authority::{
-    Approved, Ask, Choice, ClientCard, Collected, Filing, Handed, Holder, Introspected, Issued,
-    Narrowed, Redeemed, Wanted, Way,
+    ApprovalResponse, ApprovedRequest, AuthorizationDetail, ClientMetadata, ConsentChoice,
+    Delivery, Introspection, IssuedToken, NewAuthorizationRequest, PollResult, Redemption,
+    RequestedAccess, SourceSelection, TokenKind,
 };
-use rung_records::{Clock, ListQuery, Options, Records};
+use rung_records::{Clock, ListQuery, Records, RecordsOptions};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -19,15 +20,15 @@ const NOW_MS: i64 = 1_790_000_000_000;
 const VERIFIER: &str = "a-verifier-that-is-long-enough-to-be-one-0123456789";
 const REDIRECT: &str = "https://app.example/cb";
 
-/// A store with two accounts of mail, and a clock that is set by hand.
-fn each(test: impl Fn(&Fixture, &AtomicI64)) {
+/// Runs on a store with two connections and a manual clock.
+fn with_mail_accounts(test: impl Fn(&Fixture, &AtomicI64)) {
     let now = Arc::new(AtomicI64::default());
     let options = || {
         now.store(NOW_MS, Ordering::Relaxed);
         let now = now.clone();
-        Options {
+        RecordsOptions {
             clock: Clock::new(move || now.load(Ordering::Relaxed)),
-            ..Options::default()
+            ..RecordsOptions::default()
         }
     };
     each_store_with(options, |fixture| {
@@ -40,11 +41,11 @@ fn each(test: impl Fn(&Fixture, &AtomicI64)) {
     });
 }
 
-fn after(now: &AtomicI64, seconds: i64) {
+fn advance_clock(now: &AtomicI64, seconds: i64) {
     now.fetch_add(seconds * 1_000, Ordering::Relaxed);
 }
 
-fn client(records: &Records) -> ClientCard {
+fn client(records: &Records) -> ClientMetadata {
     records
         .register_client(&json!({
             "client_name": "App", "redirect_uris": [REDIRECT],
@@ -53,7 +54,7 @@ fn client(records: &Records) -> ClientCard {
         .unwrap()
 }
 
-fn asks(mode: &str) -> Vec<Ask> {
+fn authorization_details(mode: &str) -> Vec<AuthorizationDetail> {
     let details = json!([{
         "type": "https://pdpp.dev/data-access", "source": {"id": "mail"}, "access_mode": mode,
         "purpose_code": "https://pdpp.dev/purpose/personalization",
@@ -62,19 +63,23 @@ fn asks(mode: &str) -> Vec<Ask> {
             {"name": "threads", "necessity": "optional", "instance_ids": ["home"]},
         ],
     }]);
-    Ask::read_all(&details).unwrap()
+    AuthorizationDetail::parse_all(&details).unwrap()
 }
 
-fn redirect() -> Way {
-    Way::Redirect {
+fn redirect_delivery() -> Delivery {
+    Delivery::Redirect {
         redirect_uri: REDIRECT.to_owned(),
         state: Some("xyz".to_owned()),
         code_challenge: BASE64URL_NOPAD.encode(&Sha256::digest(VERIFIER.as_bytes())),
     }
 }
 
-fn filing(client: &ClientCard, wanted: Wanted, way: Way) -> Filing {
-    Filing {
+fn new_request(
+    client: &ClientMetadata,
+    wanted: RequestedAccess,
+    way: Delivery,
+) -> NewAuthorizationRequest {
+    NewAuthorizationRequest {
         client: client.clone(),
         wanted,
         way,
@@ -84,7 +89,7 @@ fn filing(client: &ClientCard, wanted: Wanted, way: Way) -> Filing {
     }
 }
 
-fn approve(fixture: &Fixture, id: &str, choice: &Choice) -> Result<Approved, Code> {
+fn approve(fixture: &Fixture, id: &str, choice: &ConsentChoice) -> Result<ApprovedRequest, Code> {
     let records = &fixture.records;
     let review = records.review(&fixture.owner, id, choice);
     let review = review.map_err(|error| error.code())?;
@@ -92,9 +97,9 @@ fn approve(fixture: &Fixture, id: &str, choice: &Choice) -> Result<Approved, Cod
     approved.map_err(|error| error.code())
 }
 
-fn code(approved: Approved) -> String {
-    match approved.handed {
-        Handed::Redirect { code, state, .. } => {
+fn expect_code(approved: ApprovedRequest) -> String {
+    match approved.response {
+        ApprovalResponse::Redirect { code, state, .. } => {
             assert_eq!(state.as_deref(), Some("xyz"));
             code
         }
@@ -102,15 +107,15 @@ fn code(approved: Approved) -> String {
     }
 }
 
-fn issued(redeemed: Redeemed) -> Issued {
+fn expect_issued(redeemed: Redemption) -> IssuedToken {
     match redeemed {
-        Redeemed::Issued(issued) => *issued,
-        Redeemed::Replayed => panic!("it was used before"),
+        Redemption::Issued(issued) => *issued,
+        Redemption::Replayed => panic!("it was used before"),
     }
 }
 
-fn reads(fixture: &Fixture, issued: &Issued) -> Result<usize, Code> {
-    let bearer = fixture.records.admit(issued.access_token.expose());
+fn count_readable(fixture: &Fixture, issued: &IssuedToken) -> Result<usize, Code> {
+    let bearer = fixture.records.authenticate(issued.access_token.expose());
     let bearer = bearer.map_err(|error| error.code())?;
     let page = fixture.records.list(&bearer, &page("messages", 10));
     page.map(|page| page.records.len())
@@ -119,30 +124,30 @@ fn reads(fixture: &Fixture, issued: &Issued) -> Result<usize, Code> {
 
 #[test]
 fn approved_means_issued_once_and_what_was_reviewed() {
-    each(|fixture, now| {
+    with_mail_accounts(|fixture, now| {
         let (records, client) = (&fixture.records, client(&fixture.records));
         let filed = records
-            .file(filing(
+            .create_authorization_request(new_request(
                 &client,
-                Wanted::Data(asks("continuous")),
-                redirect(),
+                RequestedAccess::Data(authorization_details("continuous")),
+                redirect_delivery(),
             ))
             .unwrap();
-        // Nothing is approved that was not looked at, or that was looked at before something else.
+        // Only the latest reviewed revision can be approved.
         let first = records
-            .review(&fixture.owner, &filed.id, &Choice::default())
+            .review(&fixture.owner, &filed.id, &ConsentChoice::default())
             .unwrap();
-        let narrowed = Choice {
-            sources: Some(vec![Narrowed {
-                ask: Some(0),
+        let narrowed = ConsentChoice {
+            sources: Some(vec![SourceSelection {
+                detail_index: Some(0),
                 streams: Some(vec![(
                     "messages".into(),
                     Some(vec!["subject".into(), "secret".into()]),
                 )]),
                 since: Some("2026-01-01".into()),
-                ..Narrowed::default()
+                ..SourceSelection::default()
             }]),
-            ..Choice::default()
+            ..ConsentChoice::default()
         };
         let second = records
             .review(&fixture.owner, &filed.id, &narrowed)
@@ -163,7 +168,7 @@ fn approved_means_issued_once_and_what_was_reviewed() {
             ["id", "subject"],
             "what was not asked for cannot be added"
         );
-        // Decided is decided.
+        // A request can be decided only once.
         let again = records
             .approve(&fixture.owner, &filed.id, &second.revision, false)
             .unwrap_err();
@@ -172,11 +177,11 @@ fn approved_means_issued_once_and_what_was_reviewed() {
             records.deny(&fixture.owner, &filed.id).unwrap_err().code(),
             Code::ApprovalConflict
         );
-        let code = code(approved);
+        let code = expect_code(approved);
 
-        // The code fits whoever asked, and nobody else.
+        // The code is bound to its client, redirect URI and verifier.
         let redeem = |client: &str, uri: &str, verifier: &str| {
-            let redeemed = records.redeem(&code, client, uri, verifier);
+            let redeemed = records.redeem_authorization_code(&code, client, uri, verifier);
             redeemed.map_err(|error| error.code())
         };
         let id = client.client_id.as_str();
@@ -196,81 +201,97 @@ fn approved_means_issued_once_and_what_was_reviewed() {
                 "{who} {uri}"
             );
         }
-        let given = issued(redeem(id, REDIRECT, VERIFIER).unwrap());
-        assert_eq!(reads(fixture, &given), Ok(1), "only what is of this year");
-        // Shown twice, it ends what came of it.
+        let given = expect_issued(redeem(id, REDIRECT, VERIFIER).unwrap());
+        assert_eq!(
+            count_readable(fixture, &given),
+            Ok(1),
+            "only what is of this year"
+        );
+        // A replayed code revokes the tokens issued for it.
         assert!(matches!(
             redeem(id, REDIRECT, VERIFIER),
-            Ok(Redeemed::Replayed)
+            Ok(Redemption::Replayed)
         ));
-        assert_eq!(reads(fixture, &given), Err(Code::AuthenticationError));
+        assert_eq!(
+            count_readable(fixture, &given),
+            Err(Code::AuthenticationError)
+        );
         assert!(matches!(
             records.introspect(given.access_token.expose()).unwrap(),
-            Introspected::Inactive(Some("refresh_family_revoked"))
+            Introspection::Inactive(Some("refresh_family_revoked"))
         ));
         let refresh = given.refresh_token.as_ref().unwrap();
         assert_eq!(
             records
-                .refresh(refresh.expose(), &client)
+                .redeem_refresh_token(refresh.expose(), &client)
                 .unwrap_err()
                 .code(),
             Code::InvalidGrant
         );
-        after(now, 1);
+        advance_clock(now, 1);
     });
 }
 
 #[test]
-fn what_is_not_decided_or_exchanged_in_time_is_over() {
-    each(|fixture, now| {
+fn undecided_requests_and_unredeemed_codes_expire() {
+    with_mail_accounts(|fixture, now| {
         let (records, client) = (&fixture.records, client(&fixture.records));
         let file = |way| {
             records
-                .file(filing(&client, Wanted::Data(asks("continuous")), way))
+                .create_authorization_request(new_request(
+                    &client,
+                    RequestedAccess::Data(authorization_details("continuous")),
+                    way,
+                ))
                 .unwrap()
         };
-        let late = file(redirect());
-        let polled = file(Way::Poll);
+        let late = file(redirect_delivery());
+        let polled = file(Delivery::Poll);
         let secret = polled.secret.as_ref().unwrap().expose();
         assert!(matches!(
-            records.collect(secret, None, Some(&polled.id)).unwrap(),
-            Collected::Pending
+            records
+                .poll_authorization(secret, None, Some(&polled.id))
+                .unwrap(),
+            PollResult::Pending
         ));
         assert!(matches!(
-            records.collect(secret, None, None).unwrap(),
-            Collected::TooSoon
+            records.poll_authorization(secret, None, None).unwrap(),
+            PollResult::SlowDown
         ));
-        after(now, 299);
-        assert!(records.petition(&late.id).is_ok());
-        after(now, 1);
+        advance_clock(now, 299);
+        assert!(records.authorization_request(&late.id).is_ok());
+        advance_clock(now, 1);
         assert_eq!(
-            records.petition(&late.id).unwrap_err().code(),
+            records.authorization_request(&late.id).unwrap_err().code(),
             Code::NotFound
         );
         assert_eq!(
-            approve(fixture, &late.id, &Choice::default()).unwrap_err(),
+            approve(fixture, &late.id, &ConsentChoice::default()).unwrap_err(),
             Code::NotFound
         );
         assert!(matches!(
-            records.collect(secret, None, None).unwrap(),
-            Collected::Expired
+            records.poll_authorization(secret, None, None).unwrap(),
+            PollResult::Expired
         ));
 
-        let filed = file(redirect());
-        let code = code(approve(fixture, &filed.id, &Choice::default()).unwrap());
-        after(now, 300);
+        let filed = file(redirect_delivery());
+        let code = expect_code(approve(fixture, &filed.id, &ConsentChoice::default()).unwrap());
+        advance_clock(now, 300);
         let refused = records
-            .redeem(&code, &client.client_id, REDIRECT, VERIFIER)
+            .redeem_authorization_code(&code, &client.client_id, REDIRECT, VERIFIER)
             .unwrap_err();
         assert_eq!(refused.code(), Code::InvalidGrant);
-        // It was approved all the same, and the owner sees it.
+        // The grant exists although it was not collected, and the owner sees it.
         assert_eq!(records.grants(&fixture.owner).unwrap().len(), 1);
 
-        // What is long over is cleared away.
-        after(now, 2 * 24 * 60 * 60);
-        records.tend(&|_| {}).unwrap();
+        // Requests long expired are deleted.
+        advance_clock(now, 2 * 24 * 60 * 60);
+        records.maintenance(&|_| {}).unwrap();
         assert_eq!(
-            records.collect(secret, None, None).unwrap_err().code(),
+            records
+                .poll_authorization(secret, None, None)
+                .unwrap_err()
+                .code(),
             Code::InvalidGrant
         );
     });
@@ -278,48 +299,57 @@ fn what_is_not_decided_or_exchanged_in_time_is_over() {
 
 #[test]
 fn a_refresh_token_works_once_and_a_stolen_one_ends_the_family() {
-    each(|fixture, now| {
+    with_mail_accounts(|fixture, now| {
         let (records, client) = (&fixture.records, client(&fixture.records));
         let filed = records
-            .file(filing(
+            .create_authorization_request(new_request(
                 &client,
-                Wanted::Data(asks("continuous")),
-                redirect(),
+                RequestedAccess::Data(authorization_details("continuous")),
+                redirect_delivery(),
             ))
             .unwrap();
-        let code = code(approve(fixture, &filed.id, &Choice::default()).unwrap());
-        let first = issued(
+        let code = expect_code(approve(fixture, &filed.id, &ConsentChoice::default()).unwrap());
+        let first = expect_issued(
             records
-                .redeem(&code, &client.client_id, REDIRECT, VERIFIER)
+                .redeem_authorization_code(&code, &client.client_id, REDIRECT, VERIFIER)
                 .unwrap(),
         );
         assert_eq!(first.expires_in_s, Some(600));
-        after(now, 599);
-        assert_eq!(reads(fixture, &first), Ok(2));
-        after(now, 1);
+        advance_clock(now, 599);
+        assert_eq!(count_readable(fixture, &first), Ok(2));
+        advance_clock(now, 1);
         assert_eq!(
-            reads(fixture, &first),
+            count_readable(fixture, &first),
             Err(Code::AuthenticationError),
             "it is to be refreshed"
         );
         let old = first.refresh_token.as_ref().unwrap().expose();
         let other = records.client("longview").unwrap().unwrap();
         assert_eq!(
-            records.refresh(old, &other).unwrap_err().code(),
+            records
+                .redeem_refresh_token(old, &other)
+                .unwrap_err()
+                .code(),
             Code::InvalidGrant
         );
-        let second = issued(records.refresh(old, &client).unwrap());
-        assert_eq!(reads(fixture, &second), Ok(2));
-        assert_eq!(second.holder, first.holder);
-        // Somebody shows the old one again.
+        let second = expect_issued(records.redeem_refresh_token(old, &client).unwrap());
+        assert_eq!(count_readable(fixture, &second), Ok(2));
+        assert_eq!(second.token_kind, first.token_kind);
+        // The old refresh token is replayed.
         assert!(matches!(
-            records.refresh(old, &client).unwrap(),
-            Redeemed::Replayed
+            records.redeem_refresh_token(old, &client).unwrap(),
+            Redemption::Replayed
         ));
-        assert_eq!(reads(fixture, &second), Err(Code::AuthenticationError));
+        assert_eq!(
+            count_readable(fixture, &second),
+            Err(Code::AuthenticationError)
+        );
         let next = second.refresh_token.as_ref().unwrap().expose();
         assert_eq!(
-            records.refresh(next, &client).unwrap_err().code(),
+            records
+                .redeem_refresh_token(next, &client)
+                .unwrap_err()
+                .code(),
             Code::InvalidGrant
         );
     });
@@ -327,17 +357,17 @@ fn a_refresh_token_works_once_and_a_stolen_one_ends_the_family() {
 
 #[test]
 fn many_at_once_get_one_token() {
-    each(|fixture, _| {
+    with_mail_accounts(|fixture, _| {
         let (records, client) = (&fixture.records, client(&fixture.records));
         let filed = records
-            .file(filing(
+            .create_authorization_request(new_request(
                 &client,
-                Wanted::Data(asks("continuous")),
-                redirect(),
+                RequestedAccess::Data(authorization_details("continuous")),
+                redirect_delivery(),
             ))
             .unwrap();
         let review = records
-            .review(&fixture.owner, &filed.id, &Choice::default())
+            .review(&fixture.owner, &filed.id, &ConsentChoice::default())
             .unwrap();
         let approved: Vec<_> = std::thread::scope(|scope| {
             let approving = || records.approve(&fixture.owner, &filed.id, &review.revision, false);
@@ -348,15 +378,16 @@ fn many_at_once_get_one_token() {
         });
         assert_eq!(approved.len(), 1, "one decision");
         assert_eq!(records.grants(&fixture.owner).unwrap().len(), 1);
-        let code = code(approved.into_iter().next().unwrap());
+        let code = expect_code(approved.into_iter().next().unwrap());
         let redeemed: Vec<_> = std::thread::scope(|scope| {
-            let redeeming = || records.redeem(&code, &client.client_id, REDIRECT, VERIFIER);
+            let redeeming =
+                || records.redeem_authorization_code(&code, &client.client_id, REDIRECT, VERIFIER);
             let all: Vec<_> = (0..8).map(|_| scope.spawn(redeeming)).collect();
             all.into_iter().map(|one| one.join().unwrap()).collect()
         });
         let given = redeemed
             .iter()
-            .filter(|one| matches!(one, Ok(Redeemed::Issued(_))))
+            .filter(|one| matches!(one, Ok(Redemption::Issued(_))))
             .count();
         assert!(given <= 1, "{redeemed:?}");
     });
@@ -364,74 +395,77 @@ fn many_at_once_get_one_token() {
 
 #[test]
 fn a_grant_for_one_use_is_used_once_and_within_a_day() {
-    each(|fixture, now| {
+    with_mail_accounts(|fixture, now| {
         let (records, client) = (&fixture.records, client(&fixture.records));
         let filed = records
-            .file(filing(
+            .create_authorization_request(new_request(
                 &client,
-                Wanted::Data(asks("single_use")),
-                Way::Pushed,
+                RequestedAccess::Data(authorization_details("single_use")),
+                Delivery::Pushed,
             ))
             .unwrap();
-        // The owner cannot give more than was asked for.
-        let choice = Choice {
+        // The owner cannot grant more than was requested.
+        let choice = ConsentChoice {
             single_use: Some(false),
-            ..Choice::default()
+            ..ConsentChoice::default()
         };
         let approved = approve(fixture, &filed.id, &choice).unwrap();
         assert_eq!(approved.grants[0].access_mode, "single_use");
-        let Handed::Token(given) = approved.handed else {
+        let ApprovalResponse::Token(given) = approved.response else {
             panic!("a token goes back at once");
         };
         assert!(given.refresh_token.is_none());
-        assert_eq!(reads(fixture, &given), Ok(2));
-        after(now, 24 * 60 * 60 - 1);
-        assert_eq!(reads(fixture, &given), Ok(2));
-        after(now, 1);
-        assert_eq!(reads(fixture, &given), Err(Code::GrantExpired));
+        assert_eq!(count_readable(fixture, &given), Ok(2));
+        advance_clock(now, 24 * 60 * 60 - 1);
+        assert_eq!(count_readable(fixture, &given), Ok(2));
+        advance_clock(now, 1);
+        assert_eq!(count_readable(fixture, &given), Err(Code::GrantExpired));
 
-        // By a page, a person gets a code, and the code a token, once.
+        // Approval on the page returns a code, which can be exchanged once.
         let filed = records
-            .file(filing(
+            .create_authorization_request(new_request(
                 &client,
-                Wanted::Data(asks("single_use")),
-                Way::Pushed,
+                RequestedAccess::Data(authorization_details("single_use")),
+                Delivery::Pushed,
             ))
             .unwrap();
         let review = records
-            .review(&fixture.owner, &filed.id, &Choice::default())
+            .review(&fixture.owner, &filed.id, &ConsentChoice::default())
             .unwrap();
         let approved = records
             .approve(&fixture.owner, &filed.id, &review.revision, true)
             .unwrap();
-        let Handed::Exchange(code) = approved.handed else {
+        let ApprovalResponse::DisplayedCode(code) = approved.response else {
             panic!("a person is shown no token");
         };
         assert!(code.starts_with("cex_"));
         assert_eq!(
             records
-                .redeem(&code, &client.client_id, REDIRECT, VERIFIER)
+                .redeem_authorization_code(&code, &client.client_id, REDIRECT, VERIFIER)
                 .unwrap_err()
                 .code(),
             Code::InvalidGrant
         );
         assert_eq!(
-            reads(fixture, &issued(records.exchange(&code).unwrap())),
+            count_readable(
+                fixture,
+                &expect_issued(records.redeem_displayed_code(&code).unwrap())
+            ),
             Ok(2)
         );
         assert!(matches!(
-            records.exchange(&code).unwrap(),
-            Redeemed::Replayed
+            records.redeem_displayed_code(&code).unwrap(),
+            Redemption::Replayed
         ));
     });
 }
 
 #[test]
 fn revoking_stops_an_open_cursor_and_a_package_outlives_one_of_its_children() {
-    each(|fixture, _| {
+    with_mail_accounts(|fixture, _| {
         let records = &fixture.records;
         records
-            .register(json!({"protocol_version": "0.1.0", "connector_id": "notes", "version": "1", "streams": [
+            .register_source(json!({"protocol_version": "0.1.0", "connector_id": "notes", "version": "1", "streams": [
                 {"name": "notes", "primary_key": ["id"], "schema": {"type": "object", "properties": {"id": {"type": "string"}}}}]}))
             .unwrap();
         records
@@ -439,93 +473,96 @@ fn revoking_stops_an_open_cursor_and_a_package_outlives_one_of_its_children() {
             .unwrap();
         let client = client(records);
         let filed = records
-            .file(filing(
+            .create_authorization_request(new_request(
                 &client,
-                Wanted::Data(asks("continuous")),
-                Way::Pushed,
+                RequestedAccess::Data(authorization_details("continuous")),
+                Delivery::Pushed,
             ))
             .unwrap();
-        let Handed::Token(given) = approve(fixture, &filed.id, &Choice::default())
+        let ApprovalResponse::Token(given) = approve(fixture, &filed.id, &ConsentChoice::default())
             .unwrap()
-            .handed
+            .response
         else {
             panic!("a token goes back at once");
         };
-        let bearer = records.admit(given.access_token.expose()).unwrap();
+        let bearer = records.authenticate(given.access_token.expose()).unwrap();
         let first = records.list(&bearer, &page("messages", 1)).unwrap();
         assert!(first.has_more);
         records
-            .revoke(&fixture.owner, &bearer.grant().unwrap().grant_id, &NoTokens)
+            .revoke_grant(&fixture.owner, &bearer.grant().unwrap().grant_id, &NoTokens)
             .unwrap();
-        assert_eq!(reads(fixture, &given), Err(Code::GrantRevoked));
+        assert_eq!(count_readable(fixture, &given), Err(Code::GrantRevoked));
 
-        // Picked by the owner: two sources become a package.
-        let pick = Wanted::Pick { one_source: false };
-        let filed = records.file(filing(&client, pick, Way::Pushed)).unwrap();
-        let source = |connector: &str, connection: &str| Narrowed {
+        // Two sources picked by the owner become a package.
+        let pick = RequestedAccess::Pick { one_source: false };
+        let filed = records
+            .create_authorization_request(new_request(&client, pick, Delivery::Pushed))
+            .unwrap();
+        let source = |connector: &str, connection: &str| SourceSelection {
             connector: connector.into(),
             connections: vec![connection.into()],
-            ..Narrowed::default()
+            ..SourceSelection::default()
         };
-        let choice = Choice {
+        let choice = ConsentChoice {
             sources: Some(vec![source("mail", "home"), source("notes", "pad")]),
-            ..Choice::default()
+            ..ConsentChoice::default()
         };
         let approved = approve(fixture, &filed.id, &choice).unwrap();
-        let Handed::Token(token) = approved.handed else {
+        let ApprovalResponse::Token(token) = approved.response else {
             panic!("a token goes back at once");
         };
-        assert!(matches!(token.holder, Holder::Package(_)));
+        assert!(matches!(token.token_kind, TokenKind::Package(_)));
         let shown = token.access_token.expose();
         assert_eq!(
-            records.admit(shown).unwrap_err().code(),
+            records.authenticate(shown).unwrap_err().code(),
             Code::PermissionError,
             "it is for /mcp"
         );
-        assert!(records.agent(shown).is_ok());
+        assert!(records.authenticate_agent(shown).is_ok());
         records
-            .revoke(&fixture.owner, &approved.grants[0].grant_id, &NoTokens)
+            .revoke_grant(&fixture.owner, &approved.grants[0].grant_id, &NoTokens)
             .unwrap();
-        let Introspected::Active { grants, .. } = records.introspect(shown).unwrap() else {
+        let Introspection::Active { grants, .. } = records.introspect(shown).unwrap() else {
             panic!("the other child holds");
         };
         assert_eq!(grants.len(), 1);
         records
-            .revoke(&fixture.owner, &approved.grants[1].grant_id, &NoTokens)
+            .revoke_grant(&fixture.owner, &approved.grants[1].grant_id, &NoTokens)
             .unwrap();
         assert!(matches!(
             records.introspect(shown).unwrap(),
-            Introspected::Inactive(Some("package_revoked"))
+            Introspection::Inactive(Some("package_revoked"))
         ));
     });
 }
 
 #[test]
-fn the_owner_says_which_account_and_agrees_to_training_by_an_act_of_its_own() {
-    each(|fixture, _| {
+fn the_owner_chooses_the_account_and_agrees_to_training_separately() {
+    with_mail_accounts(|fixture, _| {
         let (records, client) = (&fixture.records, client(&fixture.records));
         let details = |purpose: &str| {
             json!([{"type": "https://pdpp.dev/data-access", "source": {"id": "mail"}, "access_mode": "continuous",
                     "purpose_code": format!("https://pdpp.dev/purpose/{purpose}"), "streams": [{"name": "messages"}]}])
         };
         let file = |purpose: &str| {
-            let wanted = Wanted::Data(Ask::read_all(&details(purpose)).unwrap());
+            let wanted =
+                RequestedAccess::Data(AuthorizationDetail::parse_all(&details(purpose)).unwrap());
             records
-                .file(filing(&client, wanted, Way::Pushed))
+                .create_authorization_request(new_request(&client, wanted, Delivery::Pushed))
                 .unwrap()
                 .id
         };
-        let of = |connections: &[&str]| Choice {
-            sources: Some(vec![Narrowed {
-                ask: Some(0),
+        let of = |connections: &[&str]| ConsentChoice {
+            sources: Some(vec![SourceSelection {
+                detail_index: Some(0),
                 connections: connections.iter().map(|id| (*id).to_owned()).collect(),
-                ..Narrowed::default()
+                ..SourceSelection::default()
             }]),
-            ..Choice::default()
+            ..ConsentChoice::default()
         };
         let id = file("research");
         assert_eq!(
-            approve(fixture, &id, &Choice::default()).unwrap_err(),
+            approve(fixture, &id, &ConsentChoice::default()).unwrap_err(),
             Code::AmbiguousConnection
         );
         assert_eq!(
@@ -540,7 +577,7 @@ fn the_owner_says_which_account_and_agrees_to_training_by_an_act_of_its_own() {
             approve(fixture, &id, &of(&["home"])).unwrap_err(),
             Code::InvalidRequest
         );
-        let agreed = Choice {
+        let agreed = ConsentChoice {
             ai_training: true,
             ..of(&["home"])
         };
@@ -550,20 +587,20 @@ fn the_owner_says_which_account_and_agrees_to_training_by_an_act_of_its_own() {
 
 #[test]
 fn what_is_previewed_is_what_is_shown() {
-    each(|fixture, _| {
+    with_mail_accounts(|fixture, _| {
         let (records, client) = (&fixture.records, client(&fixture.records));
         let filed = records
-            .file(filing(
+            .create_authorization_request(new_request(
                 &client,
-                Wanted::Data(asks("continuous")),
-                Way::Pushed,
+                RequestedAccess::Data(authorization_details("continuous")),
+                Delivery::Pushed,
             ))
             .unwrap();
-        let petition = records.petition(&filed.id).unwrap();
-        let offered = records.offer(&fixture.owner, &petition).unwrap();
+        let petition = records.authorization_request(&filed.id).unwrap();
+        let offered = records.consent_options(&fixture.owner, &petition).unwrap();
         assert_eq!(offered.len(), 1);
         let messages = &offered[0].streams[0];
-        assert!(messages.needed && !offered[0].streams[1].needed);
+        assert!(messages.required && !offered[0].streams[1].required);
         let preview = messages.preview.as_ref().unwrap();
         assert_eq!(preview.records, 2);
         assert_eq!(preview.samples.len(), 2);
@@ -578,7 +615,7 @@ fn what_is_previewed_is_what_is_shown() {
             ["id", "subject", "body", "sent_at"]
         );
         let review = records
-            .review(&fixture.owner, &filed.id, &Choice::default())
+            .review(&fixture.owner, &filed.id, &ConsentChoice::default())
             .unwrap();
         let before = records
             .preview(&fixture.owner, &review.decision.grants[0])
@@ -586,12 +623,12 @@ fn what_is_previewed_is_what_is_shown() {
         let approved = records
             .approve(&fixture.owner, &filed.id, &review.revision, false)
             .unwrap();
-        let Handed::Token(given) = approved.handed else {
+        let ApprovalResponse::Token(given) = approved.response else {
             panic!("a token goes back at once");
         };
-        let bearer = records.admit(given.access_token.expose()).unwrap();
+        let bearer = records.authenticate(given.access_token.expose()).unwrap();
         let query = ListQuery {
-            count: rung_records::Count::Exact,
+            count: rung_records::CountMode::Exact,
             ..page("messages", 3)
         };
         let read = records.list(&bearer, &query).unwrap();
@@ -605,8 +642,8 @@ fn what_is_previewed_is_what_is_shown() {
 }
 
 #[test]
-fn a_wrong_password_is_forgiven_five_times_and_then_waits() {
-    each(|fixture, now| {
+fn after_five_wrong_passwords_attempts_are_delayed() {
+    with_mail_accounts(|fixture, now| {
         let records = &fixture.records;
         let sign_in = |password: &str| {
             records
@@ -622,7 +659,7 @@ fn a_wrong_password_is_forgiven_five_times_and_then_waits() {
             .set_password(&fixture.owner, "correct horse")
             .unwrap();
         let session = sign_in("correct horse").unwrap();
-        let signed_in = |session: &str| records.signed_in(session).unwrap().is_some();
+        let signed_in = |session: &str| records.session_owner(session).unwrap().is_some();
         assert!(signed_in(session.token.expose()) && !signed_in("rung_guess"));
         for _ in 0..5 {
             assert_eq!(sign_in("wrong").unwrap_err(), Code::AuthenticationError);
@@ -632,20 +669,20 @@ fn a_wrong_password_is_forgiven_five_times_and_then_waits() {
             Code::SlowDown,
             "not even the right one"
         );
-        after(now, 1);
+        advance_clock(now, 1);
         assert_eq!(sign_in("wrong").unwrap_err(), Code::AuthenticationError);
-        after(now, 1);
+        advance_clock(now, 1);
         assert_eq!(
             sign_in("correct horse").unwrap_err(),
             Code::SlowDown,
             "longer each time"
         );
-        after(now, 1);
+        advance_clock(now, 1);
         assert!(sign_in("correct horse").is_ok());
-        // A session lasts a week, or until the password is another.
-        after(now, 6 * 24 * 60 * 60);
+        // A session lasts a week, or until the password changes.
+        advance_clock(now, 6 * 24 * 60 * 60);
         assert!(signed_in(session.token.expose()));
-        after(now, 24 * 60 * 60);
+        advance_clock(now, 24 * 60 * 60);
         assert!(!signed_in(session.token.expose()));
         let session = sign_in("correct horse").unwrap();
         records
@@ -659,8 +696,8 @@ fn a_wrong_password_is_forgiven_five_times_and_then_waits() {
 }
 
 #[test]
-fn many_guesses_at_once_are_no_way_around_the_limit() {
-    each(|fixture, _| {
+fn parallel_attempts_do_not_exceed_the_limit() {
+    with_mail_accounts(|fixture, _| {
         let records = &fixture.records;
         records
             .set_password(&fixture.owner, "correct horse")
@@ -677,7 +714,7 @@ fn many_guesses_at_once_are_no_way_around_the_limit() {
             };
             let all: Vec<_> = (0..16).map(|n| scope.spawn(move || guess(n))).collect();
             let mut guessed: Vec<Code> = all.into_iter().map(|one| one.join().unwrap()).collect();
-            // Of those that came at the same moment one was judged, and the others told to wait: the limit itself may not be
+            // Of simultaneous attempts one is checked and the others are delayed, so the limit itself may not be
             // reached yet.
             loop {
                 guessed.push(guess(guessed.len()));
@@ -687,7 +724,7 @@ fn many_guesses_at_once_are_no_way_around_the_limit() {
             }
             guessed
         });
-        // Whoever signed in before in this browser is not shut out by them, and has a limit too.
+        // A known browser is not locked out by them, and has its own limit.
         let shown = session.browser.expose().as_str();
         let again = |password: &str| {
             let signed = records.sign_in("owner_local", password, Some(shown));
@@ -711,8 +748,8 @@ fn many_guesses_at_once_are_no_way_around_the_limit() {
 }
 
 #[test]
-fn nothing_that_lets_anybody_in_is_kept_as_it_is() {
-    let fixture = Fixture::sqlite(Options::default()).filled();
+fn secrets_are_stored_as_hashes() {
+    let fixture = Fixture::sqlite(RecordsOptions::default()).with_source();
     fixture.put("home", "messages", "m", json!({"id": "m"}));
     let (records, client) = (&fixture.records, client(&fixture.records));
     records
@@ -724,25 +761,31 @@ fn nothing_that_lets_anybody_in_is_kept_as_it_is() {
         .unwrap();
     secrets.push(session.token.expose().clone());
     let filed = records
-        .file(filing(
+        .create_authorization_request(new_request(
             &client,
-            Wanted::Data(asks("continuous")),
-            redirect(),
+            RequestedAccess::Data(authorization_details("continuous")),
+            redirect_delivery(),
         ))
         .unwrap();
-    let code = code(approve(&fixture, &filed.id, &Choice::default()).unwrap());
-    let given = issued(
+    let code = expect_code(approve(&fixture, &filed.id, &ConsentChoice::default()).unwrap());
+    let given = expect_issued(
         records
-            .redeem(&code, &client.client_id, REDIRECT, VERIFIER)
+            .redeem_authorization_code(&code, &client.client_id, REDIRECT, VERIFIER)
             .unwrap(),
     );
     secrets.extend([code, given.access_token.expose().clone()]);
     secrets.push(given.refresh_token.as_ref().unwrap().expose().clone());
     let polled = records
-        .file(filing(&client, Wanted::OwnerToken, Way::Device))
+        .create_authorization_request(new_request(
+            &client,
+            RequestedAccess::OwnerToken,
+            Delivery::Device,
+        ))
         .unwrap();
     secrets.push(polled.secret.as_ref().unwrap().expose().clone());
-    let server = records.resource_server(&fixture.owner, "rs").unwrap();
+    let server = records
+        .issue_resource_server_secret(&fixture.owner, "rs")
+        .unwrap();
     assert!(records.is_resource_server("rs", server.expose()).unwrap());
     assert!(
         !records
@@ -762,26 +805,26 @@ fn nothing_that_lets_anybody_in_is_kept_as_it_is() {
 }
 
 #[test]
-fn what_an_authorization_server_elsewhere_says_is_believed_whole_or_not_at_all() {
-    each(|fixture, now| {
+fn a_remote_introspection_response_is_accepted_whole_or_rejected() {
+    with_mail_accounts(|fixture, now| {
         let (records, client) = (&fixture.records, client(&fixture.records));
         let filed = records
-            .file(filing(
+            .create_authorization_request(new_request(
                 &client,
-                Wanted::Data(asks("continuous")),
-                Way::Pushed,
+                RequestedAccess::Data(authorization_details("continuous")),
+                Delivery::Pushed,
             ))
             .unwrap();
-        let Handed::Token(given) = approve(fixture, &filed.id, &Choice::default())
+        let ApprovalResponse::Token(given) = approve(fixture, &filed.id, &ConsentChoice::default())
             .unwrap()
-            .handed
+            .response
         else {
             panic!("a token goes back at once");
         };
         let told = records.introspect(given.access_token.expose()).unwrap();
-        let told = told.told("https://as.example", "https://rs.example");
+        let told = told.to_response("https://as.example", "https://rs.example");
         let bearer = records
-            .admit_introspected("a foreign token", &told)
+            .authenticate_introspected("a foreign token", &told)
             .unwrap();
         assert_eq!(
             records
@@ -817,7 +860,7 @@ fn what_an_authorization_server_elsewhere_says_is_believed_whole_or_not_at_all()
         odd.push(("a list", json!([told.clone()])));
         for (path, changed) in odd {
             assert!(
-                records.admit_introspected("t", &changed).is_err(),
+                records.authenticate_introspected("t", &changed).is_err(),
                 "{path}: {changed}"
             );
         }

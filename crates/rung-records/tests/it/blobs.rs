@@ -1,5 +1,5 @@
 use rung_fault::{Code, Coded as _};
-use rung_records::{Bearer, BlobUpload, Choice};
+use rung_records::{Bearer, BlobUpload, ConnectionFilter};
 use serde_json::json;
 
 use crate::support::*;
@@ -15,27 +15,27 @@ fn upload(key: &str) -> BlobUpload {
 }
 
 #[test]
-fn bytes_are_kept_once_and_seen_with_their_record() {
+fn a_blob_is_stored_once_and_readable_with_its_record() {
     each_store(|fixture| {
         let bytes: Vec<u8> = (0..700_000u32)
             .map(|n| (n.wrapping_mul(2_654_435_761) >> 11) as u8)
             .collect();
         let blob = fixture
             .records
-            .upload(&fixture.owner, &upload("m"), &mut bytes.as_slice())
+            .upload_blob(&fixture.owner, &upload("m"), &mut bytes.as_slice())
             .unwrap();
         assert_eq!(blob.size_bytes, 700_000);
         assert_eq!(
             fixture
                 .records
-                .upload(&fixture.owner, &upload("m"), &mut bytes.as_slice())
+                .upload_blob(&fixture.owner, &upload("m"), &mut bytes.as_slice())
                 .unwrap(),
             blob
         );
         let seen = |bearer: &Bearer| {
             fixture
                 .records
-                .blob(bearer, &blob.blob_id, &Choice::default())
+                .blob(bearer, &blob.blob_id, &ConnectionFilter::default())
                 .map_err(|error| error.code())
         };
         assert_eq!(
@@ -81,14 +81,18 @@ fn bytes_are_kept_once_and_seen_with_their_record() {
         assert_eq!(
             fixture
                 .records
-                .blob(&fixture.owner, "blob_sha256_00", &Choice::default())
+                .blob(
+                    &fixture.owner,
+                    "blob_sha256_00",
+                    &ConnectionFilter::default()
+                )
                 .unwrap_err()
                 .code(),
             Code::BlobNotFound
         );
         let refused = fixture
             .records
-            .upload(&with, &upload("m"), &mut &b"x"[..])
+            .upload_blob(&with, &upload("m"), &mut &b"x"[..])
             .unwrap_err()
             .code();
         assert_eq!(refused, Code::PermissionError);

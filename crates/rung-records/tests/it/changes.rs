@@ -1,11 +1,11 @@
 use rung_fault::{Code, Coded as _};
-use rung_records::grant::Selection;
-use rung_records::{Bearer, Changes, ChangesQuery};
+use rung_records::grant::StreamSelection;
+use rung_records::{Bearer, ChangesPage, ChangesQuery};
 use serde_json::{Value, json};
 
 use crate::support::*;
 
-fn since(mark: &str, cursor: Option<&str>, limit: usize) -> ChangesQuery {
+fn changes_since(mark: &str, cursor: Option<&str>, limit: usize) -> ChangesQuery {
     ChangesQuery {
         stream: "messages".to_owned(),
         choice: choice("home"),
@@ -16,14 +16,19 @@ fn since(mark: &str, cursor: Option<&str>, limit: usize) -> ChangesQuery {
     }
 }
 
-/// All that has changed, and the bookmark for the next time.
-fn all(fixture: &Fixture, bearer: &Bearer, mark: &str, limit: usize) -> (Vec<Value>, String) {
+/// Returns all changes, and the mark for the next request.
+fn all_changes(
+    fixture: &Fixture,
+    bearer: &Bearer,
+    mark: &str,
+    limit: usize,
+) -> (Vec<Value>, String) {
     let mut found = Vec::new();
     let mut cursor = None;
     loop {
-        let page: Changes = fixture
+        let page: ChangesPage = fixture
             .records
-            .changes(bearer, &since(mark, cursor.as_deref(), limit))
+            .changes(bearer, &changes_since(mark, cursor.as_deref(), limit))
             .unwrap();
         assert!(page.records.len() <= limit);
         found.extend(page.records.iter().map(|raw| parsed(raw)));
@@ -34,7 +39,7 @@ fn all(fixture: &Fixture, bearer: &Bearer, mark: &str, limit: usize) -> (Vec<Val
     }
 }
 
-fn told(changes: &[Value]) -> Vec<(String, bool)> {
+fn ids_and_deletions(changes: &[Value]) -> Vec<(String, bool)> {
     changes
         .iter()
         .map(|one| {
@@ -47,7 +52,7 @@ fn told(changes: &[Value]) -> Vec<(String, bool)> {
 }
 
 #[test]
-fn the_last_change_of_each_record_is_told_once() {
+fn the_last_change_of_each_record_is_reported_once() {
     each_store(|fixture| {
         for n in 0..7 {
             fixture.put(
@@ -59,30 +64,30 @@ fn the_last_change_of_each_record_is_told_once() {
         }
         fixture.delete("home", "messages", "m3");
         for limit in [1, 2, 100] {
-            let (first, mark) = all(&fixture, &fixture.owner, "beginning", limit);
+            let (first, mark) = all_changes(&fixture, &fixture.owner, "beginning", limit);
             assert_eq!(
-                told(&first),
+                ids_and_deletions(&first),
                 ["m0", "m1", "m2", "m4", "m5", "m6"].map(|id| (id.to_owned(), false))
             );
             assert_eq!(
-                all(&fixture, &fixture.owner, &mark, limit).0,
+                all_changes(&fixture, &fixture.owner, &mark, limit).0,
                 Vec::<Value>::new()
             );
         }
-        let (_, mark) = all(&fixture, &fixture.owner, "beginning", 100);
+        let (_, mark) = all_changes(&fixture, &fixture.owner, "beginning", 100);
         fixture.put("home", "messages", "m1", json!({"id": "m1", "size": 10}));
         fixture.put("home", "messages", "m1", json!({"id": "m1", "size": 11}));
         fixture.delete("home", "messages", "m0");
         fixture.put("home", "messages", "new", json!({"id": "new"}));
-        // There and gone again, nobody was told.
+        // Created and deleted between two requests: not reported.
         fixture.put("home", "messages", "brief", json!({"id": "brief"}));
         fixture.delete("home", "messages", "brief");
-        // Changed and changed back.
+        // Changed and changed back: not reported.
         fixture.put("home", "messages", "m2", json!({"id": "m2", "size": 99}));
         fixture.put("home", "messages", "m2", json!({"id": "m2", "size": 2}));
-        let (second, _) = all(&fixture, &fixture.owner, &mark, 2);
+        let (second, _) = all_changes(&fixture, &fixture.owner, &mark, 2);
         assert_eq!(
-            told(&second),
+            ids_and_deletions(&second),
             [
                 ("m1".to_owned(), false),
                 ("m0".to_owned(), true),
@@ -95,7 +100,7 @@ fn the_last_change_of_each_record_is_told_once() {
 }
 
 #[test]
-fn what_changes_while_it_is_looked_at_is_told_the_next_time() {
+fn changes_during_a_request_are_reported_by_the_next() {
     each_store(|fixture| {
         for n in 0..4 {
             fixture.put(
@@ -107,37 +112,37 @@ fn what_changes_while_it_is_looked_at_is_told_the_next_time() {
         }
         let first = fixture
             .records
-            .changes(&fixture.owner, &since("beginning", None, 2))
+            .changes(&fixture.owner, &changes_since("beginning", None, 2))
             .unwrap();
-        // One that was told, and one that is still to come.
+        // One already reported, and one still to come.
         fixture.put("home", "messages", "m0", json!({"id": "m0", "size": 50}));
         fixture.put("home", "messages", "m3", json!({"id": "m3", "size": 50}));
         let second = fixture
             .records
             .changes(
                 &fixture.owner,
-                &since("beginning", first.next_cursor.as_deref(), 2),
+                &changes_since("beginning", first.next_cursor.as_deref(), 2),
             )
             .unwrap();
         let ids: Vec<Value> = second.records.iter().map(|raw| parsed(raw)).collect();
         assert_eq!(
-            told(&ids),
+            ids_and_deletions(&ids),
             [("m2".to_owned(), false), ("m3".to_owned(), false)]
         );
         assert_eq!(
             ids[1]["data"]["size"], 3,
             "as it was at the moment of the look"
         );
-        let (later, _) = all(&fixture, &fixture.owner, &second.next_changes_since, 10);
+        let (later, _) = all_changes(&fixture, &fixture.owner, &second.next_changes_since, 10);
         assert_eq!(
-            told(&later),
+            ids_and_deletions(&later),
             [("m0".to_owned(), false), ("m3".to_owned(), false)]
         );
     });
 }
 
 #[test]
-fn a_change_that_may_not_be_seen_is_not_told() {
+fn a_hidden_change_is_not_reported() {
     each_store(|fixture| {
         let put = |id: &str, at: &str, subject: &str, secret: &str| {
             fixture.put(
@@ -147,18 +152,18 @@ fn a_change_that_may_not_be_seen_is_not_told() {
                 json!({"id": id, "sent_at": at, "subject": subject, "secret": secret}),
             );
         };
-        let granted = Selection {
+        let granted = StreamSelection {
             since: Some("2026-01-01".into()),
             ..select("messages", &["subject", "sent_at"])
         };
         let client = fixture.client(&[granted], &["home"]);
         put("in", "2026-02-01", "a", "s1");
         put("out", "2025-02-01", "a", "s1");
-        let (first, mark) = all(&fixture, &client, "beginning", 10);
-        assert_eq!(told(&first), [("in".to_owned(), false)]);
+        let (first, mark) = all_changes(&fixture, &client, "beginning", 10);
+        assert_eq!(ids_and_deletions(&first), [("in".to_owned(), false)]);
         put("in", "2026-02-01", "a", "s2");
         put("out", "2025-02-01", "b", "s2");
-        let (second, next) = all(&fixture, &client, &mark, 10);
+        let (second, next) = all_changes(&fixture, &client, &mark, 10);
         assert_eq!(
             second,
             Vec::<Value>::new(),
@@ -166,41 +171,41 @@ fn a_change_that_may_not_be_seen_is_not_told() {
         );
         fixture.delete("home", "messages", "out");
         assert_eq!(
-            all(&fixture, &client, &next, 10).0,
+            all_changes(&fixture, &client, &next, 10).0,
             Vec::<Value>::new(),
             "it was never seen, so it is not gone"
         );
         fixture.delete("home", "messages", "in");
         assert_eq!(
-            told(&all(&fixture, &client, &next, 10).0),
+            ids_and_deletions(&all_changes(&fixture, &client, &next, 10).0),
             [("in".to_owned(), true)]
         );
     });
 }
 
 #[test]
-fn bookmarks_are_for_their_own_question() {
+fn cursors_are_bound_to_their_request() {
     each_store(|fixture| {
         fixture.put("home", "messages", "m", json!({"id": "m"}));
-        let (_, mark) = all(&fixture, &fixture.owner, "beginning", 10);
+        let (_, mark) = all_changes(&fixture, &fixture.owner, "beginning", 10);
         let client = fixture.client(&[select("messages", &[])], &["home"]);
         let refused = |bearer: &Bearer, query: &ChangesQuery| {
             fixture.records.changes(bearer, query).unwrap_err().code()
         };
         assert_eq!(
-            refused(&client, &since(&mark, None, 1)),
+            refused(&client, &changes_since(&mark, None, 1)),
             Code::InvalidCursor
         );
         for made_up in ["", "2026-01-01T00:00:00Z", "Beginning", "0"] {
             assert_eq!(
-                refused(&fixture.owner, &since(made_up, None, 1)),
+                refused(&fixture.owner, &changes_since(made_up, None, 1)),
                 Code::InvalidCursor
             );
         }
         fixture.put("work", "messages", "m", json!({"id": "m"}));
         let both = ChangesQuery {
             choice: Default::default(),
-            ..since("beginning", None, 1)
+            ..changes_since("beginning", None, 1)
         };
         let error = fixture.records.changes(&fixture.owner, &both).unwrap_err();
         assert_eq!(

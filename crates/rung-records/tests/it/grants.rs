@@ -1,6 +1,8 @@
 use rung_fault::{Code, Coded as _};
-use rung_records::grant::Selection;
-use rung_records::{Choice, Count, Filter, GrantRequest, ListQuery, RecordQuery, SchemaQuery};
+use rung_records::grant::StreamSelection;
+use rung_records::{
+    ConnectionFilter, CountMode, GrantRequest, ListQuery, RecordFilter, RecordQuery, SchemaQuery,
+};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -21,7 +23,7 @@ fn a_client_sees_what_is_granted_and_nothing_else() {
             );
         }
         fixture.put("home", "threads", "t", json!({"id": "t"}));
-        let granted = Selection {
+        let granted = StreamSelection {
             since: Some("2025-06-01".into()),
             ..select("messages", &["subject", "sent_at"])
         };
@@ -29,7 +31,7 @@ fn a_client_sees_what_is_granted_and_nothing_else() {
         let page = fixture.list(
             &client,
             &ListQuery {
-                count: Count::Exact,
+                count: CountMode::Exact,
                 window: true,
                 ..page("messages", 10)
             },
@@ -80,9 +82,9 @@ fn a_client_sees_what_is_granted_and_nothing_else() {
             Err(Code::ConnectionNotFound)
         );
         for value in ["hush", "other"] {
-            let filters = vec![Filter {
+            let filters = vec![RecordFilter {
                 field: "secret".into(),
-                bound: None,
+                operator: None,
                 value: value.into(),
             }];
             assert_eq!(
@@ -137,13 +139,13 @@ fn chosen_records_are_all_that_is_seen() {
                 json!({"id": id, "subject": "word", "size": 1}),
             );
         }
-        let granted = Selection {
+        let granted = StreamSelection {
             resources: vec!["a".into(), "c".into(), "later".into()],
             ..select("messages", &[])
         };
         let client = fixture.client(&[granted], &["home"]);
         let query = ListQuery {
-            count: Count::Exact,
+            count: CountMode::Exact,
             ..page("messages", 10)
         };
         let found = fixture.list(&client, &query);
@@ -163,7 +165,7 @@ fn chosen_records_are_all_that_is_seen() {
 }
 
 #[test]
-fn a_grant_that_is_taken_back_or_over_lets_nobody_in() {
+fn a_revoked_or_expired_grant_is_rejected() {
     each_store(|fixture| {
         let request = GrantRequest {
             client: "agent".into(),
@@ -171,12 +173,15 @@ fn a_grant_that_is_taken_back_or_over_lets_nobody_in() {
             selections: vec![select("*", &[])],
             ..GrantRequest::default()
         };
-        let (grant, token) = fixture.records.issue(&fixture.owner, &request).unwrap();
+        let (grant, token) = fixture
+            .records
+            .issue_grant(&fixture.owner, &request)
+            .unwrap();
         assert_eq!(grant.streams.len(), 3);
         let admit = |token: &str| {
             fixture
                 .records
-                .admit(token)
+                .authenticate(token)
                 .map(drop)
                 .map_err(|error| error.code())
         };
@@ -184,20 +189,26 @@ fn a_grant_that_is_taken_back_or_over_lets_nobody_in() {
         assert_eq!(admit("rung_nonsense"), Err(Code::AuthenticationError));
         fixture
             .records
-            .revoke(&fixture.owner, &grant.grant_id, &NoTokens)
+            .revoke_grant(&fixture.owner, &grant.grant_id, &NoTokens)
             .unwrap();
         assert_eq!(admit(token.expose()), Err(Code::GrantRevoked));
         let over = GrantRequest {
             expires_ms: Some(1),
             ..request
         };
-        let (_, token) = fixture.records.issue(&fixture.owner, &over).unwrap();
+        let (_, token) = fixture.records.issue_grant(&fixture.owner, &over).unwrap();
         assert_eq!(admit(token.expose()), Err(Code::GrantExpired));
         let owner = fixture
             .records
-            .owner_token("owner_local", "me", None)
+            .issue_owner_token("owner_local", "me", None)
             .unwrap();
-        assert!(fixture.records.admit(owner.expose()).unwrap().is_owner());
+        assert!(
+            fixture
+                .records
+                .authenticate(owner.expose())
+                .unwrap()
+                .is_owner()
+        );
     });
 }
 
@@ -207,7 +218,7 @@ fn a_later_declaration_widens_nothing_that_was_granted() {
         let client = fixture.client(&[select("messages", &[])], &["home"]);
         let mut wider = manifest();
         wider["streams"][0]["schema"]["properties"]["diary"] = json!({"type": "string"});
-        fixture.records.register(wider).unwrap();
+        fixture.records.register_source(wider).unwrap();
         fixture.put("home", "messages", "m", json!({"id": "m", "diary": "dear"}));
         let found = fixture.list(&client, &page("messages", 1));
         assert_eq!(parsed(&found.records[0])["data"], json!({"id": "m"}));
@@ -235,7 +246,7 @@ fn what_is_not_in_the_schema_cannot_be_asked_for() {
             stream["granted_connections"],
             json!([{"connection_id": "home", "display_name": "Home"}])
         );
-        // Whatever is listed can be read, and whatever is not, cannot.
+        // Listed fields can be read, all others cannot.
         let all: Value = manifest();
         for (name, _) in all["streams"][0]["schema"]["properties"]
             .as_object()
@@ -302,7 +313,7 @@ fn expansion_stays_inside_the_grant() {
             json!({"id": "m", "thread_id": "t", "secret": "hush"}),
         );
         let mut query = page("threads", 1);
-        query.choice = Choice::default();
+        query.choice = ConnectionFilter::default();
         query.expand.names = vec!["messages".into()];
         let narrow = fixture.client(&[select("threads", &[])], &["home"]);
         assert_eq!(
@@ -334,7 +345,7 @@ fn expansion_stays_inside_the_grant() {
 }
 
 #[test]
-fn how_much_is_hidden_is_not_told() {
+fn the_size_of_hidden_fields_is_not_disclosed() {
     each_store(|fixture| {
         let client = fixture.client(&[select("messages", &["subject"])], &["home"]);
         for (id, secret) in [("a", "x".to_owned()), ("b", "y".repeat(50_000))] {
@@ -359,7 +370,7 @@ fn how_much_is_hidden_is_not_told() {
 }
 
 #[test]
-fn a_time_that_is_not_granted_is_not_told() {
+fn a_time_field_that_is_not_granted_is_not_disclosed() {
     each_store(|fixture| {
         fixture.put(
             "home",
@@ -376,14 +387,14 @@ fn a_time_that_is_not_granted_is_not_told() {
             },
         );
         assert_eq!(found.window.unwrap(), json!({"total": 1}));
-        let narrow = Selection {
+        let narrow = StreamSelection {
             since: Some("2026-01-01".into()),
             ..select("messages", &["subject"])
         };
         let narrow = fixture.client(&[narrow], &["home"]);
         let told = fixture
             .records
-            .streams(&narrow, &Choice::default())
+            .streams(&narrow, &ConnectionFilter::default())
             .unwrap();
         assert_eq!(
             (&told[0]["record_count"], &told[0]["last_updated"]),

@@ -1,5 +1,5 @@
 use rung_fault::{Code, Coded as _};
-use rung_records::{Options, RecordQuery, SearchQuery};
+use rung_records::{RecordQuery, RecordsOptions, SearchQuery};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -19,7 +19,7 @@ fn record(fixture: &Fixture, connection: &str, id: &str) -> Option<Value> {
 }
 
 #[test]
-fn a_bad_line_is_named_and_the_rest_is_taken() {
+fn a_bad_line_is_reported_and_the_rest_is_accepted() {
     each_store(|fixture| {
         let mut bytes = Vec::new();
         for n in 0..10_000 {
@@ -72,7 +72,7 @@ fn a_bad_line_is_named_and_the_rest_is_taken() {
             ]
         );
         assert!(record(&fixture, "home", "m9999").is_some());
-        // The same again changes nothing.
+        // Identical data changes nothing.
         let again = fixture.ingest_bytes("home", "messages", &bytes);
         assert_eq!(again.records_unchanged, 9_991);
         assert_eq!(
@@ -153,11 +153,11 @@ fn compound_keys_are_lists() {
 }
 
 #[test]
-fn a_large_record_is_taken_whole_or_not_at_all() {
+fn a_large_record_is_accepted_whole_or_not_at_all() {
     each_store_with(
-        || Options {
+        || RecordsOptions {
             max_line_bytes: 25_000_000,
-            ..Options::default()
+            ..RecordsOptions::default()
         },
         |fixture| {
             let body = "wörd ".repeat(3_500_000);
@@ -204,7 +204,7 @@ fn records_go_where_they_are_sent_or_nowhere() {
         };
         fixture
             .records
-            .change_connection(&fixture.owner, "home", &paused)
+            .update_connection(&fixture.owner, "home", &paused)
             .unwrap();
         assert_eq!(refused("home", "messages"), Code::ConnectorInstanceClosed);
         let client = fixture.client(&[select("messages", &[])], &["work"]);
@@ -221,9 +221,9 @@ fn records_go_where_they_are_sent_or_nowhere() {
 #[test]
 fn strictness_is_a_choice() {
     each_store_with(
-        || Options {
+        || RecordsOptions {
             strict: true,
-            ..Options::default()
+            ..RecordsOptions::default()
         },
         |fixture| {
             let done = fixture.ingest(
@@ -238,7 +238,7 @@ fn strictness_is_a_choice() {
             assert_eq!(done.records_accepted, 1);
             let mut grows = manifest();
             grows["streams"][1]["semantics"] = json!("append_only");
-            fixture.records.register(grows).unwrap();
+            fixture.records.register_source(grows).unwrap();
             let line = |title: &str| json!({"key": "t", "data": {"id": "t", "title": title}});
             let taken = fixture.ingest(
                 "home",
@@ -264,7 +264,7 @@ fn strictness_is_a_choice() {
 }
 
 #[test]
-fn a_search_finds_what_was_just_taken() {
+fn a_search_finds_records_just_ingested() {
     each_store(|fixture| {
         for n in 0..5 {
             fixture.put(

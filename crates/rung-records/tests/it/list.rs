@@ -3,13 +3,13 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use rung_fault::{Code, Coded as _};
-use rung_records::{Bearer, Choice, Count, Filter, ListQuery, Order};
+use rung_records::{Bearer, ConnectionFilter, CountMode, ListQuery, RecordFilter, SortOrder};
 use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// Follows a list to its end.
-fn all(fixture: &Fixture, bearer: &Bearer, mut query: ListQuery) -> Vec<String> {
+/// Follows a list to its last page.
+fn all_pages(fixture: &Fixture, bearer: &Bearer, mut query: ListQuery) -> Vec<String> {
     let mut found = Vec::new();
     loop {
         let page = fixture.list(bearer, &query);
@@ -48,13 +48,17 @@ fn pages_are_in_order_and_what_has_no_time_comes_last() {
         let up = ["m4", "m0", "m5", "m2", "m1", "m3"];
         for limit in 1..=7 {
             let query = ListQuery {
-                order: Some(Order::Asc),
+                order: Some(SortOrder::Asc),
                 ..page("messages", limit)
             };
-            assert_eq!(all(&fixture, &fixture.owner, query), up, "limit {limit}");
+            assert_eq!(
+                all_pages(&fixture, &fixture.owner, query),
+                up,
+                "limit {limit}"
+            );
             let down: Vec<&str> = up.iter().rev().copied().collect();
             assert_eq!(
-                all(&fixture, &fixture.owner, page("messages", limit)),
+                all_pages(&fixture, &fixture.owner, page("messages", limit)),
                 down,
                 "limit {limit}"
             );
@@ -78,7 +82,7 @@ fn several_connections_make_one_page() {
         let page_one = fixture.list(
             &fixture.owner,
             &ListQuery {
-                count: Count::Exact,
+                count: CountMode::Exact,
                 ..page("messages", 7)
             },
         );
@@ -118,18 +122,18 @@ fn filters_mean_what_they_say() {
             });
             fixture.put("home", "messages", &format!("m{n}"), data);
         }
-        let filter = |field: &str, bound: Option<&str>, value: &str| Filter {
+        let filter = |field: &str, bound: Option<&str>, value: &str| RecordFilter {
             field: field.to_owned(),
-            bound: bound.map(str::to_owned),
+            operator: bound.map(str::to_owned),
             value: value.to_owned(),
         };
-        let count = |filters: Vec<Filter>| {
+        let count = |filters: Vec<RecordFilter>| {
             let query = ListQuery {
                 filters,
-                count: Count::Exact,
+                count: CountMode::Exact,
                 ..page("messages", 3)
             };
-            let listed = all(&fixture, &fixture.owner, query.clone());
+            let listed = all_pages(&fixture, &fixture.owner, query.clone());
             let counted = fixture.list(&fixture.owner, &query).count.unwrap();
             assert_eq!(listed.len() as i64, counted, "{query:?}");
             listed.len()
@@ -180,7 +184,7 @@ fn filters_mean_what_they_say() {
         ] {
             assert_eq!(count(vec![filter("from", None, odd)]), 0);
         }
-        let refused = |filters: Vec<Filter>| {
+        let refused = |filters: Vec<RecordFilter>| {
             let query = ListQuery {
                 filters,
                 ..page("messages", 3)
@@ -221,7 +225,7 @@ fn filters_mean_what_they_say() {
 }
 
 #[test]
-fn a_cursor_is_good_for_its_own_question_only() {
+fn a_cursor_is_bound_to_its_request() {
     each_store(|fixture| {
         for n in 0..9 {
             fixture.put(
@@ -252,7 +256,7 @@ fn a_cursor_is_good_for_its_own_question_only() {
             "more at once is the same question"
         );
         let up = ListQuery {
-            order: Some(Order::Asc),
+            order: Some(SortOrder::Asc),
             ..query.clone()
         };
         assert_eq!(asked(&fixture.owner, up), Err(Code::InvalidCursor));
@@ -290,7 +294,7 @@ fn related_records_are_read_along() {
             data["thread_id"] = json!("t1");
             fixture.put("home", "messages", &format!("m{n}"), data);
         }
-        // What belongs to a record lies in the same connection.
+        // Expansion stays within the connection.
         fixture.put(
             "work",
             "messages",
@@ -300,7 +304,7 @@ fn related_records_are_read_along() {
         fixture.ingest("home", "notes", &[json!({"key": ["a", "1"], "data": {"book": "a", "page": 1, "thread_id": "t1", "text": "hi"}})]);
         let mut query = page("threads", 10);
         query.choice = choice("home");
-        query.order = Some(Order::Asc);
+        query.order = Some(SortOrder::Asc);
         query.expand.names = vec!["messages".to_owned(), "note".to_owned()];
         let found: Vec<Value> = fixture
             .list(&fixture.owner, &query)
@@ -351,26 +355,26 @@ fn related_records_are_read_along() {
     });
 }
 
-/// A change to a stream.
+/// A random change to a stream.
 #[derive(Debug, Clone)]
-enum Step {
+enum RandomChange {
     Put(usize, usize),
     Delete(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn random_change() -> impl Strategy<Value = RandomChange> {
     prop_oneof![
-        4 => (0usize..25, 0usize..12).prop_map(|(key, day)| Step::Put(key, day)),
-        1 => (0usize..25).prop_map(Step::Delete),
+        4 => (0usize..25, 0usize..12).prop_map(|(key, day)| RandomChange::Put(key, day)),
+        1 => (0usize..25).prop_map(RandomChange::Delete),
     ]
 }
 
 #[test]
-fn pages_of_one_moment_have_no_gap_and_no_duplicate_whatever_is_written_meanwhile() {
+fn pages_of_one_snapshot_have_no_gap_and_no_duplicate_under_concurrent_writes() {
     each_store(|fixture| {
-        let apply = |step: &Step| match step {
-            Step::Put(key, day) => {
-                // The eleventh day is none: what has no time moves to the end.
+        let apply = |step: &RandomChange| match step {
+            RandomChange::Put(key, day) => {
+                // Day 11 means none: a record without a time sorts last.
                 let at = (*day < 11).then(|| format!("2026-01-{:02}T00:00:00Z", day + 1));
                 fixture.put(
                     "home",
@@ -379,7 +383,7 @@ fn pages_of_one_moment_have_no_gap_and_no_duplicate_whatever_is_written_meanwhil
                     message(*key, at.as_deref()),
                 );
             }
-            Step::Delete(key) => fixture.delete("home", "messages", &format!("m{key}")),
+            RandomChange::Delete(key) => fixture.delete("home", "messages", &format!("m{key}")),
         };
         let cases = if std::env::var_os("PROPTEST_CASES").is_some() {
             60
@@ -391,8 +395,8 @@ fn pages_of_one_moment_have_no_gap_and_no_duplicate_whatever_is_written_meanwhil
             ..Config::default()
         });
         let plan = (
-            prop::collection::vec(step(), 5..30),
-            prop::collection::vec(step(), 1..20),
+            prop::collection::vec(random_change(), 5..30),
+            prop::collection::vec(random_change(), 1..20),
             1usize..6,
             any::<bool>(),
             any::<bool>(),
@@ -402,16 +406,16 @@ fn pages_of_one_moment_have_no_gap_and_no_duplicate_whatever_is_written_meanwhil
                 apply(step);
             }
             let mut query = page("messages", limit);
-            query.order = Some(if up { Order::Asc } else { Order::Desc });
-            query.choice = Choice::default();
+            query.order = Some(if up { SortOrder::Asc } else { SortOrder::Desc });
+            query.choice = ConnectionFilter::default();
             if filtered {
-                query.filters = vec![Filter {
+                query.filters = vec![RecordFilter {
                     field: "from".into(),
-                    bound: None,
+                    operator: None,
                     value: "p1".into(),
                 }];
             }
-            let expected = all(
+            let expected = all_pages(
                 &fixture,
                 &fixture.owner,
                 ListQuery {
@@ -430,13 +434,13 @@ fn pages_of_one_moment_have_no_gap_and_no_duplicate_whatever_is_written_meanwhil
                     break;
                 }
                 for step in meanwhile.by_ref().take(3) {
-                    if let Step::Delete(key) = step {
+                    if let RandomChange::Delete(key) = step {
                         deleted.push(*key);
                     }
                     apply(step);
                 }
             }
-            // What was deleted meanwhile is shown to nobody; everything else is there, once and in its order.
+            // Records deleted meanwhile are omitted; all others appear once, in order.
             let gone: Vec<String> = deleted.into_iter().map(|key| format!("m{key}")).collect();
             let mut left = expected.iter();
             for id in &found {
@@ -487,21 +491,21 @@ fn an_empty_text_is_a_value_and_has_no_place() {
         let mut by_text = manifest();
         by_text["streams"][1]["cursor_field"] = json!("title");
         by_text["streams"][1]["query"]["range_filters"] = json!({"title": ["lte", "gte"]});
-        fixture.records.register(by_text).unwrap();
+        fixture.records.register_source(by_text).unwrap();
         for (id, title) in [("a", ""), ("b", "r1"), ("c", "r2"), ("d", "r3")] {
             fixture.put("home", "threads", id, json!({"id": id, "title": title}));
         }
         let asked = |bound: &str, value: &str| {
-            let filters = vec![Filter {
+            let filters = vec![RecordFilter {
                 field: "title".into(),
-                bound: Some(bound.into()),
+                operator: Some(bound.into()),
                 value: value.into(),
             }];
             let page = fixture.list(
                 &fixture.owner,
                 &ListQuery {
                     filters,
-                    count: Count::Exact,
+                    count: CountMode::Exact,
                     ..page("threads", 9)
                 },
             );

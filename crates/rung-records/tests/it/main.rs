@@ -1,4 +1,4 @@
-//! What records promise, on both stores: every test here runs on SQLite and on PostgreSQL.
+//! Tests of the record service. Each runs on SQLite and on PostgreSQL.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,11 +18,11 @@ mod changes;
 mod grants;
 mod ingest;
 mod list;
+mod maintenance;
 mod search;
 mod shared;
 mod stores;
 mod support;
 mod surrogates;
-mod tend;
 mod time;
 mod window;

@@ -1,5 +1,5 @@
 use rung_fault::{Code, Coded as _};
-use rung_records::{Bearer, Filter, SearchQuery};
+use rung_records::{Bearer, RecordFilter, SearchQuery};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -92,9 +92,9 @@ fn records_are_found_by_all_of_their_words() {
         };
         assert_eq!(refused(" "), Code::InvalidRequest);
         let filtered = SearchQuery {
-            filters: vec![Filter {
+            filters: vec![RecordFilter {
                 field: "sent_at".into(),
-                bound: Some("gte".into()),
+                operator: Some("gte".into()),
                 value: "2027-01-01".into(),
             }],
             ..query("invoice")
@@ -120,7 +120,7 @@ fn records_are_found_by_all_of_their_words() {
 }
 
 #[test]
-fn pages_go_on_at_the_moment_they_began() {
+fn pages_continue_in_their_snapshot() {
     each_store(|fixture| {
         for n in 0..9 {
             fixture.put(
@@ -143,7 +143,7 @@ fn pages_go_on_at_the_moment_they_began() {
                     .iter()
                     .map(|hit| hit["record_key"].as_str().unwrap().to_owned()),
             );
-            // What comes meanwhile is of another moment.
+            // Records written meanwhile belong to a later version.
             let n = found.len();
             fixture.put(
                 "home",
@@ -184,7 +184,7 @@ fn pages_go_on_at_the_moment_they_began() {
 }
 
 #[test]
-fn what_may_not_be_seen_is_not_found_and_weighs_nothing() {
+fn hidden_texts_are_not_found_and_do_not_affect_scores() {
     each_store(|fixture| {
         fixture.put(
             "home",

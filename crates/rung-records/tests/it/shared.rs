@@ -1,4 +1,4 @@
-//! What processes on one database share besides the records.
+//! State shared by processes on one database.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rung_auth::{Access, Permit, Token, TokenRecord, admit};
 use rung_fault::{Code, Coded as _};
-use rung_ladder::{Document as _, Handle, Keeping};
+use rung_ladder::{Document as _, Handle, RetentionLimits};
 use rung_records::store::{Postgres, PostgresOptions};
-use rung_records::{Options, Records, SharedResult, SharedResults};
+use rung_records::{Records, RecordsOptions, SharedResult, SharedResults};
 
 use crate::support::Fixture;
 
@@ -25,20 +25,20 @@ fn permit(caller: &str, grant: &str) -> Permit {
     admit(&token, [&record], 0).unwrap()
 }
 
-/// The same database, as two processes have it.
-fn two(keeping: Keeping) -> (Fixture, [SharedResults; 2]) {
-    let fixture = Fixture::postgres(Options::default());
+/// Opens one database twice, as two processes would.
+fn two_processes(keeping: RetentionLimits) -> (Fixture, [SharedResults; 2]) {
+    let fixture = Fixture::postgres(RecordsOptions::default());
     let address = fixture.database.clone().unwrap();
     let open = || {
         let store = Postgres::open(PostgresOptions::new(&address)).unwrap();
-        let records = Records::open(store, Options::default()).unwrap();
+        let records = Records::open(store, RecordsOptions::default()).unwrap();
         SharedResults::new(Arc::new(records), keeping)
     };
     let both = [open(), open()];
     (fixture, both)
 }
 
-fn all(result: &SharedResult) -> Vec<u8> {
+fn read_all(result: &SharedResult) -> Vec<u8> {
     let mut bytes = Vec::new();
     while (bytes.len() as u64) < result.len_bytes() {
         bytes.extend_from_slice(&result.piece(bytes.len() as u64).unwrap());
@@ -47,8 +47,8 @@ fn all(result: &SharedResult) -> Vec<u8> {
 }
 
 #[test]
-fn what_one_process_kept_another_reads_byte_for_byte() {
-    let (_fixture, [one, other]) = two(Keeping::default());
+fn a_result_stored_by_one_process_is_read_by_another() {
+    let (_fixture, [one, other]) = two_processes(RetentionLimits::default());
     let me = permit("me", "g");
     let text = proptest::collection::vec(any::<char>(), 0..400_000);
     let config = ProptestConfig::with_cases(12);
@@ -57,8 +57,8 @@ fn what_one_process_kept_another_reads_byte_for_byte() {
         let stored = other.open(&me, &kept.handle).unwrap().unwrap();
         prop_assert_eq!(stored.summary(), &kept.summary);
         prop_assert_eq!(stored.len_chars(), Some(text.chars().count() as u64));
-        prop_assert_eq!(&all(&stored), text.as_bytes());
-        // A place that is told lies where it says, and not behind what was asked for.
+        prop_assert_eq!(&read_all(&stored), text.as_bytes());
+        // A mark lies exactly at its position, and never after the requested one.
         let (at, _) = text.char_indices().nth(wanted.index(text.chars().count() + 1)).unwrap_or((text.len(), ' '));
         let (chars, lines) = (text[..at].chars().count() as u64, text[..at].matches('\n').count() as u64);
         for mark in [stored.near_char(chars).unwrap(), stored.near_line(lines).unwrap()] {
@@ -73,8 +73,8 @@ fn what_one_process_kept_another_reads_byte_for_byte() {
 }
 
 #[test]
-fn a_kept_result_is_whoever_asked_for_its_own() {
-    let (_fixture, [one, other]) = two(Keeping::default());
+fn a_stored_result_belongs_to_its_caller_and_grant() {
+    let (_fixture, [one, other]) = two_processes(RetentionLimits::default());
     let me = permit("me", "g");
     let kept = one.put(&me, "image/png", &mut &b"\x89PNG"[..]).unwrap();
     assert_eq!(kept.summary.chars, None, "an image is no text");
@@ -94,9 +94,9 @@ fn a_kept_result_is_whoever_asked_for_its_own() {
 
 #[test]
 fn the_oldest_results_make_room_and_none_is_larger_than_all() {
-    let (_fixture, [one, other]) = two(Keeping {
+    let (_fixture, [one, other]) = two_processes(RetentionLimits {
         max_bytes: 3_000_000,
-        ..Keeping::default()
+        ..RetentionLimits::default()
     });
     let me = permit("me", "g");
     let keep = |store: &SharedResults, bytes: usize| {
@@ -110,15 +110,15 @@ fn the_oldest_results_make_room_and_none_is_larger_than_all() {
     let refused = keep(&one, 3_000_001).unwrap_err();
     assert_eq!(refused.code(), Code::ResultTooLarge);
     assert_eq!(
-        all(&other.open(&me, &third.handle).unwrap().unwrap()).len(),
+        read_all(&other.open(&me, &third.handle).unwrap().unwrap()).len(),
         1_000_000
     );
 }
 
 #[test]
-fn a_result_that_is_over_or_did_not_come_whole_leaves_nothing() {
-    struct Broken(usize);
-    impl std::io::Read for Broken {
+fn an_expired_or_incomplete_result_leaves_nothing() {
+    struct FailingReader(usize);
+    impl std::io::Read for FailingReader {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             if self.0 == 0 {
                 return Err(std::io::Error::other("the wire was cut"));
@@ -128,12 +128,14 @@ fn a_result_that_is_over_or_did_not_come_whole_leaves_nothing() {
             Ok(buffer.len())
         }
     }
-    let (fixture, [one, other]) = two(Keeping {
+    let (fixture, [one, other]) = two_processes(RetentionLimits {
         ttl: Duration::from_millis(300),
-        ..Keeping::default()
+        ..RetentionLimits::default()
     });
     let me = permit("me", "g");
-    let refused = one.put(&me, "text/plain", &mut Broken(60)).unwrap_err();
+    let refused = one
+        .put(&me, "text/plain", &mut FailingReader(60))
+        .unwrap_err();
     assert_eq!(refused.code(), Code::SourceFailed);
     let kept = one.put(&me, "text/plain", &mut &b"soon gone"[..]).unwrap();
     assert!(other.open(&me, &kept.handle).unwrap().is_some());

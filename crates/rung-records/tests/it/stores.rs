@@ -1,5 +1,5 @@
 use rung_records::store::{Postgres, PostgresOptions, Sqlite};
-use rung_records::{Options, Records};
+use rung_records::{Records, RecordsOptions};
 use serde_json::{Map, json};
 
 use crate::support::*;
@@ -41,7 +41,7 @@ fn connectors_leave_where_they_stopped() {
 
 #[test]
 fn what_is_erased_is_in_no_file() {
-    let fixture = Fixture::sqlite(Options::default()).filled();
+    let fixture = Fixture::sqlite(RecordsOptions::default()).with_source();
     let word = "xylophonequartz";
     let long = format!("{} {}", "long ".repeat(10_000), "marimbaobsidian");
     for n in 0..50 {
@@ -69,7 +69,7 @@ fn what_is_erased_is_in_no_file() {
     };
     fixture
         .records
-        .upload(&fixture.owner, &upload, &mut &b"celestajasper"[..])
+        .upload_blob(&fixture.owner, &upload, &mut &b"celestajasper"[..])
         .unwrap();
     let holds = |needle: &str| {
         std::fs::read_dir(fixture.dir.path()).unwrap().any(|file| {
@@ -109,7 +109,7 @@ fn what_is_erased_is_in_no_file() {
 
 #[test]
 fn a_store_of_a_later_version_is_left_alone() {
-    let fixture = Fixture::sqlite(Options::default()).filled();
+    let fixture = Fixture::sqlite(RecordsOptions::default()).with_source();
     let path = fixture.dir.path().join("records.sqlite");
     drop(fixture.records);
     assert!(Sqlite::open(&path).is_ok());
@@ -120,12 +120,15 @@ fn a_store_of_a_later_version_is_left_alone() {
     )
     .unwrap();
     let refused = Sqlite::open(&path).err().unwrap();
-    assert!(matches!(refused, rung_records::Error::Newer), "{refused}");
+    assert!(
+        matches!(refused, rung_records::Error::NewerFormat),
+        "{refused}"
+    );
 }
 
 #[test]
 fn a_copy_is_whole_while_the_store_is_in_use() {
-    let fixture = Fixture::sqlite(Options::default()).filled();
+    let fixture = Fixture::sqlite(RecordsOptions::default()).with_source();
     let copies = std::thread::scope(|scope| {
         let writing = scope.spawn(|| {
             for n in 0..200 {
@@ -148,12 +151,12 @@ fn a_copy_is_whole_while_the_store_is_in_use() {
     assert!(copies > 1);
     for n in 0..copies {
         let path = fixture.dir.path().join(format!("copy{n}.sqlite"));
-        let copy = Records::open(Sqlite::open(&path).unwrap(), Options::default()).unwrap();
+        let copy = Records::open(Sqlite::open(&path).unwrap(), RecordsOptions::default()).unwrap();
         let counted = copy
             .list(
                 &fixture.owner,
                 &rung_records::ListQuery {
-                    count: rung_records::Count::Exact,
+                    count: rung_records::CountMode::Exact,
                     ..page("messages", 100)
                 },
             )
@@ -165,21 +168,21 @@ fn a_copy_is_whole_while_the_store_is_in_use() {
 
 #[test]
 fn any_process_on_one_database_goes_on_where_another_stopped() {
-    let fixture = Fixture::postgres(Options::default()).filled();
+    let fixture = Fixture::postgres(RecordsOptions::default()).with_source();
     for n in 0..6 {
         fixture.put("home", "messages", &format!("m{n}"), json!({"id": format!("m{n}"), "body": "word", "sent_at": format!("2026-01-0{}", n + 1)}));
     }
     let address = fixture.database.as_ref().unwrap();
     let other = Records::open(
         Postgres::open(PostgresOptions::new(address)).unwrap(),
-        Options::default(),
+        RecordsOptions::default(),
     )
     .unwrap();
     let token = fixture
         .records
-        .owner_token("owner_local", "me", None)
+        .issue_owner_token("owner_local", "me", None)
         .unwrap();
-    let bearer = other.admit(token.expose()).unwrap();
+    let bearer = other.authenticate(token.expose()).unwrap();
     let first = fixture.list(&fixture.owner, &page("messages", 4));
     let rest = rung_records::ListQuery {
         cursor: first.next_cursor.clone(),
@@ -190,7 +193,7 @@ fn any_process_on_one_database_goes_on_where_another_stopped() {
         [ids(&first), ids(&rest)].concat(),
         ["m5", "m4", "m3", "m2", "m1", "m0"]
     );
-    // Both write, and both see it.
+    // Both write, and each sees the other's records.
     std::thread::scope(|scope| {
         for (records, connection) in [(&fixture.records, "home"), (&other, "work")] {
             let owner = &fixture.owner;
@@ -212,22 +215,22 @@ fn any_process_on_one_database_goes_on_where_another_stopped() {
         };
         assert_eq!(records.search(&bearer, &query).unwrap().total, 86);
         let all = rung_records::ListQuery {
-            count: rung_records::Count::Exact,
+            count: rung_records::CountMode::Exact,
             ..page("messages", 100)
         };
         assert_eq!(records.list(&bearer, &all).unwrap().count, Some(86));
     }
 }
 
-/// Written by the first version of the tables, and never changed since.
+/// Written with the first version of the schema.
 const FIRST: &[u8] = include_bytes!("../data/first.sqlite");
 
 #[test]
-fn a_file_of_the_first_version_is_taken_over() {
+fn a_file_of_the_first_version_is_migrated() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("records.sqlite");
     std::fs::write(&path, FIRST).unwrap();
-    let records = Records::open(Sqlite::open(&path).unwrap(), Options::default()).unwrap();
+    let records = Records::open(Sqlite::open(&path).unwrap(), RecordsOptions::default()).unwrap();
     let owner = records
         .local_owner(rung_auth::Permit::local_user(rung_auth::Access::Write))
         .unwrap();
@@ -244,11 +247,11 @@ fn a_file_of_the_first_version_is_taken_over() {
         (700, 1, 0)
     );
     let all = rung_records::ListQuery {
-        count: rung_records::Count::Exact,
+        count: rung_records::CountMode::Exact,
         ..page("messages", 1)
     };
     assert_eq!(records.list(&owner, &all).unwrap().count, Some(700));
-    // And it goes on from there.
+    // The store accepts new records.
     let mut ingest = records.ingest(&owner, &target("home", "messages")).unwrap();
     ingest
         .push(

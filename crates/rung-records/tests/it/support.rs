@@ -1,28 +1,28 @@
-//! Stores to test on, and a source to fill them from.
+//! Test stores, and a source with data.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rung_auth::{Access, Permit, TokenRecord};
-use rung_records::grant::Selection;
+use rung_records::grant::StreamSelection;
 use rung_records::store::{Postgres, PostgresOptions, Sqlite};
 use rung_records::{
-    Bearer, Choice, GrantRequest, Ingested, ListQuery, Options, Page, Records, Result, Target,
-    TokenRegistry,
+    Bearer, ConnectionFilter, GrantRequest, IngestReport, ListQuery, RecordPage, Records,
+    RecordsOptions, Result, StreamTarget, TokenRegistry,
 };
 use serde_json::{Value, json};
 
-/// Records in a store of their own, and their owner.
+/// A service on its own store, with the owner.
 pub(crate) struct Fixture {
     pub(crate) records: Records,
     pub(crate) owner: Bearer,
     pub(crate) dir: tempfile::TempDir,
-    /// The address of the database, where there is one.
+    /// The address of the PostgreSQL database, if there is one.
     pub(crate) database: Option<String>,
-    _cluster: Option<Cluster>,
+    _cluster: Option<PostgresCluster>,
 }
 
-/// A server on which no bearer token was issued.
+/// A registry without bearer tokens.
 pub(crate) struct NoTokens;
 
 impl TokenRegistry for NoTokens {
@@ -35,14 +35,14 @@ impl TokenRegistry for NoTokens {
     }
 }
 
-/// A cluster that ends with the test it was started for.
-struct Cluster(tempfile::TempDir);
+/// A PostgreSQL cluster that is stopped when dropped.
+struct PostgresCluster(tempfile::TempDir);
 
 fn script() -> String {
     format!("{}/../../scripts/postgres", env!("CARGO_MANIFEST_DIR"))
 }
 
-impl Cluster {
+impl PostgresCluster {
     fn start() -> (Self, String) {
         let dir = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
         std::os::unix::fs::PermissionsExt::set_mode(
@@ -66,7 +66,7 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for PostgresCluster {
     fn drop(&mut self) {
         let _ = Command::new(script())
             .arg("stop")
@@ -76,19 +76,19 @@ impl Drop for Cluster {
 }
 
 impl Fixture {
-    pub(crate) fn sqlite(options: Options) -> Self {
+    pub(crate) fn sqlite(options: RecordsOptions) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Sqlite::open(&dir.path().join("records.sqlite")).unwrap();
         Self::new(Records::open(store, options).unwrap(), dir, None, None)
     }
 
-    /// A database of its own in the cluster that the test run has, or in one of its own.
-    pub(crate) fn postgres(options: Options) -> Self {
+    /// Creates a database in the cluster of the test run (`POSTGRES_FOR_TESTS`), or in a new cluster.
+    pub(crate) fn postgres(options: RecordsOptions) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (cluster, address) = if let Ok(address) = std::env::var("POSTGRES_FOR_TESTS") {
             (None, address)
         } else {
-            let (cluster, address) = Cluster::start();
+            let (cluster, address) = PostgresCluster::start();
             (Some(cluster), address)
         };
         let name = format!(
@@ -118,7 +118,7 @@ impl Fixture {
         records: Records,
         dir: tempfile::TempDir,
         database: Option<String>,
-        cluster: Option<Cluster>,
+        cluster: Option<PostgresCluster>,
     ) -> Self {
         let owner = records
             .local_owner(Permit::local_user(Access::Write))
@@ -132,9 +132,9 @@ impl Fixture {
         }
     }
 
-    /// With the source registered, and two connections of it.
-    pub(crate) fn filled(self) -> Self {
-        self.records.register(manifest()).unwrap();
+    /// Registers the source and two connections.
+    pub(crate) fn with_source(self) -> Self {
+        self.records.register_source(manifest()).unwrap();
         for (id, name) in [("home", "Home"), ("work", "Work")] {
             self.records
                 .put_connection(&self.owner, id, "mail", Some(name))
@@ -143,7 +143,7 @@ impl Fixture {
         self
     }
 
-    pub(crate) fn ingest(&self, connection: &str, stream: &str, lines: &[Value]) -> Ingested {
+    pub(crate) fn ingest(&self, connection: &str, stream: &str, lines: &[Value]) -> IngestReport {
         let mut text = Vec::new();
         for line in lines {
             serde_json::to_writer(&mut text, line).unwrap();
@@ -152,19 +152,23 @@ impl Fixture {
         self.ingest_bytes(connection, stream, &text)
     }
 
-    pub(crate) fn ingest_bytes(&self, connection: &str, stream: &str, bytes: &[u8]) -> Ingested {
+    pub(crate) fn ingest_bytes(
+        &self,
+        connection: &str,
+        stream: &str,
+        bytes: &[u8],
+    ) -> IngestReport {
         let mut ingest = self
             .records
             .ingest(&self.owner, &target(connection, stream))
             .unwrap();
-        // In odd pieces, as they may come.
+        // In uneven pieces, as they may arrive.
         for piece in bytes.chunks(70_001) {
             ingest.push(piece).unwrap();
         }
         ingest.finish().unwrap()
     }
 
-    /// One record.
     pub(crate) fn put(&self, connection: &str, stream: &str, key: &str, data: Value) {
         let done = self.ingest(connection, stream, &[json!({"key": key, "data": data})]);
         assert_eq!(done.records_accepted, 1, "{:?}", done.rejections);
@@ -175,8 +179,8 @@ impl Fixture {
         assert_eq!(done.records_accepted, 1);
     }
 
-    /// A client that may see this.
-    pub(crate) fn client(&self, selections: &[Selection], connections: &[&str]) -> Bearer {
+    /// Issues a grant and returns its client.
+    pub(crate) fn client(&self, selections: &[StreamSelection], connections: &[&str]) -> Bearer {
         let request = GrantRequest {
             client: "agent".to_owned(),
             source: "mail".to_owned(),
@@ -184,35 +188,35 @@ impl Fixture {
             selections: selections.to_vec(),
             ..GrantRequest::default()
         };
-        let (_, token) = self.records.issue(&self.owner, &request).unwrap();
-        self.records.admit(token.expose()).unwrap()
+        let (_, token) = self.records.issue_grant(&self.owner, &request).unwrap();
+        self.records.authenticate(token.expose()).unwrap()
     }
 
-    pub(crate) fn list(&self, bearer: &Bearer, query: &ListQuery) -> Page {
+    pub(crate) fn list(&self, bearer: &Bearer, query: &ListQuery) -> RecordPage {
         self.records.list(bearer, query).unwrap()
     }
 }
 
-pub(crate) fn target(connection: &str, stream: &str) -> Target {
-    Target {
+pub(crate) fn target(connection: &str, stream: &str) -> StreamTarget {
+    StreamTarget {
         connector_id: "mail".to_owned(),
         connection_id: Some(connection.to_owned()),
         stream: stream.to_owned(),
     }
 }
 
-pub(crate) fn choice(connection: &str) -> Choice {
-    Choice {
+pub(crate) fn choice(connection: &str) -> ConnectionFilter {
+    ConnectionFilter {
         connection_id: Some(connection.to_owned()),
         connector_id: None,
     }
 }
 
-pub(crate) fn select(stream: &str, fields: &[&str]) -> Selection {
-    Selection {
+pub(crate) fn select(stream: &str, fields: &[&str]) -> StreamSelection {
+    StreamSelection {
         stream: stream.to_owned(),
         fields: fields.iter().map(|name| (*name).to_owned()).collect(),
-        ..Selection::default()
+        ..StreamSelection::default()
     }
 }
 
@@ -224,8 +228,8 @@ pub(crate) fn page(stream: &str, limit: usize) -> ListQuery {
     }
 }
 
-/// The ids on a page.
-pub(crate) fn ids(page: &Page) -> Vec<String> {
+/// Returns the ids of the records on a page.
+pub(crate) fn ids(page: &RecordPage) -> Vec<String> {
     page.records
         .iter()
         .map(|record| parsed(record)["id"].as_str().unwrap().to_owned())
@@ -236,19 +240,19 @@ pub(crate) fn parsed(raw: &serde_json::value::RawValue) -> Value {
     serde_json::from_str(raw.get()).unwrap()
 }
 
-/// Runs on both stores.
+/// Runs a test on both stores.
 pub(crate) fn each_store(test: impl Fn(Fixture)) {
-    each_store_with(Options::default, test);
+    each_store_with(RecordsOptions::default, test);
 }
 
-pub(crate) fn each_store_with(options: impl Fn() -> Options, test: impl Fn(Fixture)) {
+pub(crate) fn each_store_with(options: impl Fn() -> RecordsOptions, test: impl Fn(Fixture)) {
     eprintln!("on sqlite");
-    test(Fixture::sqlite(options()).filled());
+    test(Fixture::sqlite(options()).with_source());
     eprintln!("on postgres");
-    test(Fixture::postgres(options()).filled());
+    test(Fixture::postgres(options()).with_source());
 }
 
-/// A source with everything that may be declared.
+/// A manifest that uses every declarable feature.
 pub(crate) fn manifest() -> Value {
     json!({
         "protocol_version": "0.1.0", "connector_id": "mail", "version": "1.0.0", "display_name": "Mail",

@@ -1,15 +1,15 @@
-//! Escapes in JSON that are no character: half of a surrogate pair anywhere, and NUL where a store has no room for it.
+//! JSON escapes that are not valid text: lone surrogates anywhere, and NUL where a store cannot hold it.
 
 use rung_fault::Coded as _;
 use rung_records::{
-    Aggregate, ChangesQuery, Choice, Filter, Granularity, ListQuery, Metric, RecordQuery,
-    SearchQuery, WindowQuery, WindowSelector,
+    AggregateQuery, ChangesQuery, ConnectionFilter, Granularity, ListQuery, Metric, RecordFilter,
+    RecordQuery, SearchQuery, WindowQuery, WindowSelector,
 };
 use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// Half of a pair alone, the wrong half first, a half before a text, and a whole pair, which is a character.
+/// A lone high surrogate, a reversed pair, a high surrogate before a letter, and a valid pair.
 const BODY: &str = r"begin \ud800 apple \udc00\ud800 pear\uD83Ex \ud83e\udd80 end";
 const READ: &str = "begin \u{fffd} apple \u{fffd}\u{fffd} pear\u{fffd}x \u{1F980} end";
 
@@ -46,12 +46,12 @@ fn half_a_surrogate_pair_is_the_replacement_character() {
         );
         let done = fixture.ingest_bytes("home", "messages", lines.as_bytes());
         assert_eq!(done.records_accepted, 2, "{:?}", done.rejections);
-        // Two keys that differ would become one.
+        // Replacing surrogates in keys would make two distinct keys equal.
         assert_eq!(done.rejections[0].code, "invalid_record_identity");
         let again = fixture.ingest_bytes("home", "messages", lines.as_bytes());
         assert_eq!(again.records_unchanged, 2);
 
-        // Lists, single records and changes are text that every reader can parse.
+        // Lists, single records and changes are valid JSON for every parser.
         let listed = fixture.list(&fixture.owner, &page("messages", 10));
         assert_eq!(ids(&listed), ["long", "short"]);
         let query = RecordQuery {
@@ -77,7 +77,7 @@ fn half_a_surrogate_pair_is_the_replacement_character() {
             let hits = search(&fixture, q);
             assert_eq!(hits.len(), 2, "{q}: {hits:?}");
             assert_eq!(hits[0]["matched_fields"], json!(["body"]));
-            let text = window(&fixture, id, "body", WindowSelector::At(0));
+            let text = window(&fixture, id, "body", WindowSelector::Offset(0));
             assert!(text.starts_with(READ), "{text}");
             let q = "apple".to_owned();
             let (before, after) = (Some(2), Some(0));
@@ -85,14 +85,14 @@ fn half_a_surrogate_pair_is_the_replacement_character() {
             assert_eq!(window(&fixture, id, "body", selector), "\u{fffd} apple");
         }
         assert_eq!(
-            window(&fixture, "short", "from", WindowSelector::At(0)),
+            window(&fixture, "short", "from", WindowSelector::Offset(0)),
             "\u{fffd}"
         );
 
-        // Filters, groups and the preview of a consent.
-        let filter = |field: &str, value: &str| Filter {
+        // Filters, groups and the preview on the consent page.
+        let filter = |field: &str, value: &str| RecordFilter {
             field: field.to_owned(),
-            bound: None,
+            operator: None,
             value: value.to_owned(),
         };
         let same = ListQuery {
@@ -100,9 +100,9 @@ fn half_a_surrogate_pair_is_the_replacement_character() {
             ..page("messages", 10)
         };
         assert_eq!(ids(&fixture.list(&fixture.owner, &same)).len(), 2);
-        let groups = Aggregate {
+        let groups = AggregateQuery {
             stream: "messages".to_owned(),
-            choice: Choice::default(),
+            choice: ConnectionFilter::default(),
             metric: Metric::Count,
             field: None,
             group_by: Some("from".to_owned()),
@@ -120,7 +120,7 @@ fn half_a_surrogate_pair_is_the_replacement_character() {
     });
 }
 
-/// Records of earlier versions lie in the store as they came.
+/// Records written by earlier versions contain lone surrogates in the store.
 #[test]
 fn a_half_that_is_in_the_store_already_is_read_in_the_same_way() {
     each_store(|fixture| {
@@ -136,7 +136,7 @@ fn a_half_that_is_in_the_store_already_is_read_in_the_same_way() {
             let file = rusqlite::Connection::open(path).unwrap();
             assert_eq!(file.execute(sql, []).unwrap(), 1);
         }
-        let text = window(&fixture, "m", "body", WindowSelector::At(0));
+        let text = window(&fixture, "m", "body", WindowSelector::Offset(0));
         assert_eq!(text, "apple \u{fffd} pear");
         let hits = search(&fixture, "apple");
         let shown = &hits[0]["evidence_excerpts"][0]["preview_text"];
@@ -161,9 +161,9 @@ fn nul_is_a_character_in_texts_and_in_names() {
         let one = parsed(&fixture.records.record(&fixture.owner, &query).unwrap());
         assert_eq!(one["data"], data);
         assert_eq!(search(&fixture, "apple pear").len(), 1);
-        let text = window(&fixture, "m", "body", WindowSelector::At(0));
+        let text = window(&fixture, "m", "body", WindowSelector::Offset(0));
         assert_eq!(text, "apple\0pear");
-        // What is asked for with one is not there, and is no failure of the store.
+        // A request containing NUL finds nothing, and is not a store failure.
         let absent = RecordQuery {
             id: "m\0".to_owned(),
             ..query
@@ -171,9 +171,9 @@ fn nul_is_a_character_in_texts_and_in_names() {
         let refused = fixture.records.record(&fixture.owner, &absent).unwrap_err();
         assert_eq!(refused.code(), rung_fault::Code::NotFound, "{refused}");
         for (field, value, found) in [("from", "a\0b", 1), ("id", "m\0", 0)] {
-            let filters = vec![Filter {
+            let filters = vec![RecordFilter {
                 field: field.to_owned(),
-                bound: None,
+                operator: None,
                 value: value.to_owned(),
             }];
             let listed = ListQuery {
@@ -183,9 +183,9 @@ fn nul_is_a_character_in_texts_and_in_names() {
             let listed = fixture.list(&fixture.owner, &listed);
             assert_eq!(listed.records.len(), found, "{field}");
         }
-        let by_day = Aggregate {
+        let by_day = AggregateQuery {
             stream: "messages".to_owned(),
-            choice: Choice::default(),
+            choice: ConnectionFilter::default(),
             metric: Metric::Count,
             field: None,
             group_by: None,

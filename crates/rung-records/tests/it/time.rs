@@ -1,4 +1,4 @@
-//! Clocks that go wrong, and what must not depend on them.
+//! Clock errors, and the behaviour that must not depend on the clock.
 
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use rung_fault::{Code, Coded as _};
-use rung_records::{BlobUpload, ChangesQuery, Clock, Count, GrantRequest, ListQuery, Options};
+use rung_records::{
+    BlobUpload, ChangesQuery, Clock, CountMode, GrantRequest, ListQuery, RecordsOptions,
+};
 use serde_json::json;
 
 use crate::support::*;
@@ -14,13 +16,13 @@ use crate::support::*;
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 const NOW_MS: i64 = 1_790_000_000_000;
 
-/// Options with a clock that is set by hand, and stands at [`NOW_MS`] first.
-fn by_hand(now: &Arc<AtomicI64>) -> Options {
+/// Options with a manual clock, which starts at [`NOW_MS`].
+fn manual_clock(now: &Arc<AtomicI64>) -> RecordsOptions {
     now.store(NOW_MS, Ordering::Relaxed);
     let now = now.clone();
-    Options {
+    RecordsOptions {
         clock: Clock::new(move || now.load(Ordering::Relaxed)),
-        ..Options::default()
+        ..RecordsOptions::default()
     }
 }
 
@@ -28,7 +30,7 @@ fn by_hand(now: &Arc<AtomicI64>) -> Options {
 fn a_clock_that_goes_back_changes_no_order_and_brings_nothing_back() {
     let now = Arc::new(AtomicI64::default());
     each_store_with(
-        || by_hand(&now),
+        || manual_clock(&now),
         |fixture| {
             let put = |n: usize| {
                 let key = format!("m{n}");
@@ -42,9 +44,12 @@ fn a_clock_that_goes_back_changes_no_order_and_brings_nothing_back() {
                 expires_ms: Some(NOW_MS + 1_000),
                 ..GrantRequest::default()
             };
-            let (_, token) = fixture.records.issue(&fixture.owner, &request).unwrap();
+            let (_, token) = fixture
+                .records
+                .issue_grant(&fixture.owner, &request)
+                .unwrap();
             let admit = || {
-                let admitted = fixture.records.admit(token.expose());
+                let admitted = fixture.records.authenticate(token.expose());
                 admitted.map(drop).map_err(|error| error.code())
             };
             assert_eq!(admit(), Ok(()));
@@ -63,7 +68,7 @@ fn a_clock_that_goes_back_changes_no_order_and_brings_nothing_back() {
             now.store(NOW_MS + 1_000, Ordering::Relaxed);
             assert_eq!(admit(), Err(Code::GrantExpired));
 
-            // A day back.
+            // One day back.
             now.store(NOW_MS - DAY_MS, Ordering::Relaxed);
             assert_eq!(admit(), Err(Code::GrantExpired), "what is over stays over");
             (3..6).for_each(put);
@@ -80,7 +85,7 @@ fn a_clock_that_goes_back_changes_no_order_and_brings_nothing_back() {
             );
             assert!(!rest.has_more, "it goes on in its own moment: {rest:?}");
             let all = ListQuery {
-                count: Count::Exact,
+                count: CountMode::Exact,
                 ..page("messages", 10)
             };
             assert_eq!(fixture.list(&fixture.owner, &all).count, Some(5));
@@ -103,13 +108,13 @@ fn a_window_on_a_later_page_is_of_the_same_moment() {
         }
         let query = ListQuery {
             window: true,
-            count: Count::Exact,
+            count: CountMode::Exact,
             ..page("messages", 2)
         };
         let first = fixture.list(&fixture.owner, &query);
         let window = first.window.clone().unwrap();
         assert_eq!(window["total"], 4);
-        // What was first and last is moved, and something is new.
+        // The first and last records are moved, and one is added.
         for (key, sent) in [
             ("m1", "2025-01-01"),
             ("m4", "2026-01-03"),
@@ -132,10 +137,10 @@ fn a_window_on_a_later_page_is_of_the_same_moment() {
 }
 
 #[test]
-fn bytes_that_nobody_ended_are_cleared_away() {
-    /// Comes, and then the process dies.
-    struct Dying(usize);
-    impl Read for Dying {
+fn abandoned_uploads_are_deleted() {
+    /// A reader that returns some bytes, then panics like a dying process.
+    struct PanickingReader(usize);
+    impl Read for PanickingReader {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             assert_ne!(self.0, 0, "killed");
             self.0 -= 1;
@@ -144,7 +149,7 @@ fn bytes_that_nobody_ended_are_cleared_away() {
     }
     let now = Arc::new(AtomicI64::default());
     each_store_with(
-        || by_hand(&now),
+        || manual_clock(&now),
         |fixture| {
             let upload = BlobUpload {
                 connector_id: "mail".into(),
@@ -156,12 +161,12 @@ fn bytes_that_nobody_ended_are_cleared_away() {
             let killed = catch_unwind(AssertUnwindSafe(|| {
                 fixture
                     .records
-                    .upload(&fixture.owner, &upload, &mut Dying(3))
+                    .upload_blob(&fixture.owner, &upload, &mut PanickingReader(3))
             }));
             assert!(killed.is_err());
             let whole = fixture
                 .records
-                .upload(&fixture.owner, &upload, &mut &[7; 10][..])
+                .upload_blob(&fixture.owner, &upload, &mut &[7; 10][..])
                 .unwrap();
             let parts = || -> i64 {
                 let sql = "SELECT count(*) FROM blob_part";
@@ -174,10 +179,10 @@ fn bytes_that_nobody_ended_are_cleared_away() {
                 file.query_row(sql, [], |row| row.get(0)).unwrap()
             };
             assert_eq!(parts(), 4);
-            fixture.records.tend(&|_| {}).unwrap();
+            fixture.records.maintenance(&|_| {}).unwrap();
             assert_eq!(parts(), 4, "it might still be coming");
             now.store(NOW_MS + DAY_MS + 1, Ordering::Relaxed);
-            fixture.records.tend(&|_| {}).unwrap();
+            fixture.records.maintenance(&|_| {}).unwrap();
             assert_eq!(parts(), 1, "what came whole stays: {}", whole.blob_id);
         },
     );

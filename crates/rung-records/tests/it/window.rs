@@ -4,7 +4,12 @@ use serde_json::json;
 
 use crate::support::*;
 
-fn at(id: &str, field: &str, selector: WindowSelector, limit: Option<u64>) -> WindowQuery {
+fn window_query(
+    id: &str,
+    field: &str,
+    selector: WindowSelector,
+    limit: Option<u64>,
+) -> WindowQuery {
     WindowQuery {
         stream: "messages".to_owned(),
         id: id.to_owned(),
@@ -32,11 +37,14 @@ fn parts_of_a_text_make_the_text_however_long_it_is() {
                 .filter(|limit| id != "long" || *limit > 7)
             {
                 let mut found = String::new();
-                let mut selector = WindowSelector::At(0);
+                let mut selector = WindowSelector::Offset(0);
                 loop {
                     let window = fixture
                         .records
-                        .field_window(&fixture.owner, &at(id, "body", selector, Some(limit)))
+                        .field_window(
+                            &fixture.owner,
+                            &window_query(id, "body", selector, Some(limit)),
+                        )
                         .unwrap();
                     assert_eq!(window.start, found.chars().count() as u64);
                     assert_eq!(
@@ -58,7 +66,7 @@ fn parts_of_a_text_make_the_text_however_long_it_is() {
             .records
             .field_window(
                 &fixture.owner,
-                &at("short", "body", WindowSelector::At(99), None),
+                &window_query("short", "body", WindowSelector::Offset(99), None),
             )
             .unwrap();
         assert_eq!((beyond.start, beyond.end, beyond.text.as_str()), (8, 8, ""));
@@ -68,7 +76,7 @@ fn parts_of_a_text_make_the_text_however_long_it_is() {
 #[test]
 fn what_is_looked_for_is_found_whatever_its_case_and_wherever_it_lies() {
     each_store(|fixture| {
-        // Across the place where one piece ends and the next begins, in characters of four bytes.
+        // Across a chunk boundary, with characters of four bytes.
         for shift in [16_370usize, 16_380, 16_383, 16_384, 40_000] {
             let text = format!(
                 "{}ΣΊΣΥΦΟΣ \u{1F980}{}",
@@ -83,9 +91,9 @@ fn what_is_looked_for_is_found_whatever_its_case_and_wherever_it_lies() {
             };
             let window = fixture
                 .records
-                .field_window(&fixture.owner, &at("m", "body", selector, None))
+                .field_window(&fixture.owner, &window_query("m", "body", selector, None))
                 .unwrap();
-            assert_eq!(window.matched, Some((shift as u64, shift as u64 + 7)));
+            assert_eq!(window.match_range, Some((shift as u64, shift as u64 + 7)));
             assert_eq!(window.text, "xxxΣΊΣΥΦΟΣ \u{1F980}");
         }
         let refused = |q: &str| {
@@ -96,7 +104,7 @@ fn what_is_looked_for_is_found_whatever_its_case_and_wherever_it_lies() {
             };
             fixture
                 .records
-                .field_window(&fixture.owner, &at("m", "body", selector, None))
+                .field_window(&fixture.owner, &window_query("m", "body", selector, None))
                 .unwrap_err()
                 .code()
         };
@@ -122,7 +130,7 @@ fn a_cursor_knows_when_the_text_has_changed() {
             .records
             .field_window(
                 &fixture.owner,
-                &at("m", "body", WindowSelector::At(0), Some(10)),
+                &window_query("m", "body", WindowSelector::Offset(0), Some(10)),
             )
             .unwrap();
         let cursor = first.next_cursor.unwrap();
@@ -130,7 +138,7 @@ fn a_cursor_knows_when_the_text_has_changed() {
             let selector = WindowSelector::Cursor(cursor.clone());
             fixture
                 .records
-                .field_window(&fixture.owner, &at("m", field, selector, None))
+                .field_window(&fixture.owner, &window_query("m", field, selector, None))
                 .map(|window| window.start)
         };
         assert_eq!(read("body").unwrap(), 10);
@@ -153,7 +161,10 @@ fn what_is_no_text_or_not_granted_is_refused() {
         let refused = |id: &str, field: &str| {
             fixture
                 .records
-                .field_window(&client, &at(id, field, WindowSelector::At(0), None))
+                .field_window(
+                    &client,
+                    &window_query(id, field, WindowSelector::Offset(0), None),
+                )
                 .unwrap_err()
                 .code()
         };

@@ -1,4 +1,4 @@
-//! How a text becomes terms.
+//! Analysis of texts into terms.
 
 use std::borrow::Cow;
 
@@ -8,26 +8,26 @@ use unicode_normalization::char::is_combining_mark;
 
 use super::options::{StopWords, TextOptions};
 
-/// A term has fewer characters than this; what is longer is no word.
+/// A term has fewer characters than this; longer words are ignored.
 pub(super) const TERM_CHARS: usize = 128;
 
-/// Words that stand in every English text and say nothing about it, in order.
-const ENGLISH: [&str; 33] = [
+/// English stop words, sorted.
+const ENGLISH_STOP_WORDS: [&str; 33] = [
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it",
     "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these",
     "they", "this", "to", "was", "will", "with",
 ];
 
-/// Where a term stands in its text.
+/// The position of a term in its text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Place {
-    /// Words before it, those that are left out among them.
+pub(super) struct TermPlace {
+    /// Words before it, stop words included.
     pub(super) position: u32,
     /// Characters before it.
     pub(super) offset: u32,
 }
 
-/// What makes terms of texts.
+/// Splits texts into terms.
 pub(super) struct Analyzer {
     stop_words: StopWords,
     fold_accents: bool,
@@ -45,16 +45,16 @@ impl Analyzer {
         }
     }
 
-    /// Calls `found` with each term of a text and its place.
+    /// Calls `found` with each term of a text and its position.
     pub(super) fn terms<E>(
         &self,
         text: &str,
-        mut found: impl FnMut(&str, Place) -> Result<(), E>,
+        mut found: impl FnMut(&str, TermPlace) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut word = String::new();
-        let mut place = Place::default();
+        let mut place = TermPlace::default();
         for (at, c) in text.chars().enumerate() {
-            if separates(c) {
+            if is_separator(c) {
                 if !word.is_empty() {
                     self.term(&word, |term| found(term, place))?;
                     word.clear();
@@ -65,7 +65,7 @@ impl Analyzer {
             if word.is_empty() {
                 place.offset = u32::try_from(at).unwrap_or(u32::MAX);
             }
-            // One character for one: what is more in the few that have more is a mark.
+            // Only the first character of a lower-case mapping is taken: the few that have more add combining marks.
             word.extend(c.to_lowercase().next());
         }
         if !word.is_empty() {
@@ -74,9 +74,10 @@ impl Analyzer {
         Ok(())
     }
 
-    /// The term of a word in lower case, where it has one.
+    /// Calls `found` with the term of a lower-case word, unless the word is ignored.
     fn term<E>(&self, word: &str, found: impl FnOnce(&str) -> Result<(), E>) -> Result<(), E> {
-        if self.stop_words == StopWords::English && ENGLISH.binary_search(&word).is_ok() {
+        if self.stop_words == StopWords::English && ENGLISH_STOP_WORDS.binary_search(&word).is_ok()
+        {
             return Ok(());
         }
         let mut term = Cow::Borrowed(word);
@@ -91,7 +92,7 @@ impl Analyzer {
         if let Some(stemmer) = &self.stemmer {
             term = Cow::Owned(stemmer.stem(&term).into_owned());
         }
-        // Most are short: their bytes say so already.
+        // Most terms are short enough by their bytes.
         if term.is_empty() || (term.len() >= TERM_CHARS && term.chars().count() >= TERM_CHARS) {
             return Ok(());
         }
@@ -99,8 +100,8 @@ impl Analyzer {
     }
 }
 
-/// Whether a character stands between words: space, punctuation, or what separates files, groups, records and units.
-fn separates(c: char) -> bool {
+/// Returns true if a character separates words: whitespace, punctuation, or an ASCII separator (U+001C to U+001F).
+fn is_separator(c: char) -> bool {
     match c {
         ':'
         | '/'
@@ -141,7 +142,7 @@ mod tests {
 
     fn terms(options: TextOptions, text: &str) -> Vec<(String, u32, u32)> {
         let mut all = Vec::new();
-        let found = |term: &str, place: Place| {
+        let found = |term: &str, place: TermPlace| {
             all.push((term.to_owned(), place.position, place.offset));
             Ok::<_, ()>(())
         };
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn stop_words_are_in_order() {
-        assert!(ENGLISH.is_sorted());
+        assert!(ENGLISH_STOP_WORDS.is_sorted());
         let plain = TextOptions::default();
         assert!(words(plain, "This is NOT the end of it").eq(&["end"]));
         let all = TextOptions {

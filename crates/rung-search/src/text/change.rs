@@ -1,7 +1,7 @@
-//! How documents come in and go out.
+//! Adding and removing documents.
 //!
-//! What a call changes is collected term by term and written once for each, in the order of keys. What belongs to one document is written at
-//! once. Where much is collected it is written in between, so that memory is bounded however many documents there are.
+//! Changes of terms are collected and written once per term, in the order of keys. Rows of a single document are written at
+//! once. Large collections are written in between, so that memory is bounded for any number of documents.
 
 use std::collections::HashMap;
 
@@ -13,55 +13,56 @@ use super::forward;
 use super::options::TextOptions;
 use super::postings::{self, Posting};
 use super::rows::{
-    Counters, DocId, Known, TermId, doc_key, doc_of, letters_key, reference_key, term_key, text_key,
+    Counters, DocId, TermEntry, TermId, doc_key, doc_of, reference_key, term_key, term_text_key,
+    text_key,
 };
 use crate::{Error, Result};
 
-/// Documents of terms that are collected before they are written.
-const COLLECTED: usize = 2_000_000;
+/// Postings that are collected before they are written.
+const MAX_COLLECTED: usize = 2_000_000;
 
-/// A change of an index.
+/// A change of a document in an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change<R, T> {
-    /// A document comes in, and takes the place of the one of its reference.
+pub enum DocumentChange<R, T> {
+    /// Adds a document, and replaces the one with the same reference.
     Add(R, T),
-    /// The document of a reference goes out, where there is one.
+    /// Removes the document of a reference, if there is one.
     Remove(R),
 }
 
-/// What becomes of a term.
+/// The collected changes of a term.
 #[derive(Debug, Default)]
-struct Difference {
+struct TermChanges {
     added: Vec<Posting>,
     removed: Vec<DocId>,
 }
 
-/// Changes on their way into an index.
-pub(super) struct Writer {
+/// Collects changes and writes them to an index.
+pub(super) struct TextIndexWriter {
     table: Table,
     options: TextOptions,
     analyzer: Analyzer,
     counters: Counters,
-    /// Numbers of terms that were asked for.
-    known: HashMap<Box<str>, TermId>,
-    /// By number.
-    differences: FxHashMap<TermId, Difference>,
+    /// Numbers of terms that were looked up.
+    term_ids: HashMap<Box<str>, TermId>,
+    /// By number of the term.
+    changes: FxHashMap<TermId, TermChanges>,
     collected: usize,
-    /// How many are written in between.
-    most: usize,
+    /// The number of collected postings after which they are written.
+    max_collected: usize,
 }
 
-impl Writer {
+impl TextIndexWriter {
     pub(super) fn new(batch: &Batch<'_>, table: Table, options: TextOptions) -> Result<Self> {
         Ok(Self {
             table,
             options,
             analyzer: Analyzer::new(options),
             counters: Counters::read(batch.view(), table)?,
-            known: HashMap::new(),
-            differences: FxHashMap::default(),
+            term_ids: HashMap::new(),
+            changes: FxHashMap::default(),
             collected: 0,
-            most: COLLECTED,
+            max_collected: MAX_COLLECTED,
         })
     }
 
@@ -77,12 +78,12 @@ impl Writer {
         }
         let doc = self.counters.new_doc()?;
         let mut terms = Vec::new();
-        let (known, counters) = (&mut self.known, &mut self.counters);
+        let (known, counters) = (&mut self.term_ids, &mut self.counters);
         self.analyzer.terms(text, |term, place| {
             let id = if let Some(id) = known.get(term) {
                 *id
             } else {
-                let found = Known::read(batch.view(), self.table, term)?;
+                let found = TermEntry::read(batch.view(), self.table, term)?;
                 let id = match found {
                     Some(found) => found.id,
                     None => counters.new_term()?,
@@ -93,7 +94,7 @@ impl Writer {
             terms.push((id, place));
             Ok::<_, Error>(())
         })?;
-        // By term; those of one are in order already.
+        // By term; the occurrences of a term are in order already.
         terms.sort_by_key(|(term, _)| *term);
         forward::put(batch, self.table, doc, &terms, self.options.index_position)?;
         let groups = || terms.chunk_by(|one, other| one.0 == other.0);
@@ -104,7 +105,7 @@ impl Writer {
                 times: u32::try_from(group.len()).map_err(|_| Error::Full)?,
                 unique,
             };
-            let difference = self.differences.entry(group[0].0).or_default();
+            let difference = self.changes.entry(group[0].0).or_default();
             difference.added.push(posting);
             self.collected += 1;
         }
@@ -113,16 +114,16 @@ impl Writer {
         if self.options.include_text {
             batch.put(self.table, &text_key(doc), text.as_bytes())?;
         }
-        self.write_if_much(batch)
+        self.write_if_full(batch)
     }
 
-    /// Whether it was there.
+    /// Removes a document. Returns true if it existed.
     pub(super) fn remove(&mut self, batch: &mut Batch<'_>, reference: &[u8]) -> Result<bool> {
         let Some(doc) = doc_of(batch.view(), self.table, reference)? else {
             return Ok(false);
         };
         for term in forward::remove(batch, self.table, doc, self.options.index_position)? {
-            let difference = self.differences.entry(term).or_default();
+            let difference = self.changes.entry(term).or_default();
             let added = &mut difference.added;
             if let Ok(at) = added.binary_search_by_key(&doc, |posting| posting.doc) {
                 added.remove(at);
@@ -135,24 +136,24 @@ impl Writer {
         batch.delete(self.table, &reference_key(reference))?;
         batch.delete(self.table, &text_key(doc))?;
         self.counters.docs -= 1;
-        self.write_if_much(batch)?;
+        self.write_if_full(batch)?;
         Ok(true)
     }
 
-    fn write_if_much(&mut self, batch: &mut Batch<'_>) -> Result<()> {
-        if self.collected >= self.most {
+    fn write_if_full(&mut self, batch: &mut Batch<'_>) -> Result<()> {
+        if self.collected >= self.max_collected {
             self.write(batch)?;
         }
         Ok(())
     }
 
-    /// Writes what was collected.
+    /// Writes the collected changes.
     pub(super) fn write(&mut self, batch: &mut Batch<'_>) -> Result<()> {
         let table = self.table;
-        let known = std::mem::take(&mut self.known);
+        let known = std::mem::take(&mut self.term_ids);
         let letters: FxHashMap<TermId, Box<str>> =
             known.into_iter().map(|(term, id)| (id, term)).collect();
-        let mut differences: Vec<_> = self.differences.drain().collect();
+        let mut differences: Vec<_> = self.changes.drain().collect();
         differences.sort_unstable_by_key(|(id, _)| *id);
         for (id, mut difference) in differences {
             if difference.added.is_empty() && difference.removed.is_empty() {
@@ -160,9 +161,9 @@ impl Writer {
             }
             let term = match letters.get(&id) {
                 Some(term) => term.clone(),
-                None => read_letters(batch, table, id)?,
+                None => read_term(batch, table, id)?,
             };
-            let before = Known::read(batch.view(), table, &term)?;
+            let before = TermEntry::read(batch.view(), table, &term)?;
             difference.removed.sort_unstable();
             postings::remove(batch, table, id, &difference.removed)?;
             if !difference.added.is_empty() {
@@ -175,12 +176,12 @@ impl Writer {
                 .ok_or_else(|| Error::corrupt("count of a term"))?;
             if docs == 0 {
                 batch.delete(table, &term_key(&term))?;
-                batch.delete(table, &letters_key(id))?;
+                batch.delete(table, &term_text_key(id))?;
                 continue;
             }
-            Known { id, docs }.write(batch, table, &term)?;
+            TermEntry { id, docs }.write(batch, table, &term)?;
             if before.is_none() {
-                batch.put(table, &letters_key(id), term.as_bytes())?;
+                batch.put(table, &term_text_key(id), term.as_bytes())?;
             }
         }
         self.collected = 0;
@@ -188,8 +189,8 @@ impl Writer {
     }
 }
 
-fn read_letters(batch: &Batch<'_>, table: Table, id: TermId) -> Result<Box<str>> {
-    let row = batch.view().get(table, &letters_key(id))?;
+fn read_term(batch: &Batch<'_>, table: Table, id: TermId) -> Result<Box<str>> {
+    let row = batch.view().get(table, &term_text_key(id))?;
     let letters = row.and_then(|row| std::str::from_utf8(row).ok());
     Ok(letters.ok_or_else(|| Error::corrupt("term"))?.into())
 }
@@ -200,19 +201,19 @@ mod tests {
 
     use rung_kv::{Kv, KvOptions};
 
-    use super::super::postings::Cursor;
+    use super::super::postings::PostingCursor;
     use super::*;
     use crate::text::TextIndex;
 
-    /// The documents of every term after the same changes, which were written whenever so many were collected.
+    /// The postings of every term after the same changes, written whenever `most` were collected.
     fn terms(most: usize) -> BTreeMap<Vec<u8>, Vec<Posting>> {
         let folder = tempfile::tempdir().unwrap();
         let kv = Kv::open(folder.path(), KvOptions::default()).unwrap();
         let options = TextOptions::default();
         let table = TextIndex::create(&kv, "a", options).unwrap().table;
         kv.write(|batch| {
-            let mut writer = Writer::new(batch, table, options)?;
-            writer.most = most;
+            let mut writer = TextIndexWriter::new(batch, table, options)?;
+            writer.max_collected = most;
             for n in 0..400_u32 {
                 let text = format!("all some{} other{} word{n}", n % 3, n % 50);
                 writer.add(batch, &(n % 300).to_be_bytes(), &text)?;
@@ -227,8 +228,8 @@ mod tests {
             let mut terms = BTreeMap::new();
             for pair in view.prefix(table, b"t")? {
                 let term = pair?.0;
-                let known = Known::read(view, table, std::str::from_utf8(&term[1..]).unwrap())?;
-                let mut cursor = Cursor::new(view, table, known.unwrap().id)?;
+                let known = TermEntry::read(view, table, std::str::from_utf8(&term[1..]).unwrap())?;
+                let mut cursor = PostingCursor::new(view, table, known.unwrap().id)?;
                 let mut postings = Vec::new();
                 while let Some(posting) = cursor.posting() {
                     postings.push(posting);
@@ -244,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_is_written_in_between_makes_no_difference() {
-        let at_once = terms(COLLECTED);
+        let at_once = terms(MAX_COLLECTED);
         assert!(at_once[b"tall".as_slice()].len() > 200);
         for most in [1, 10, 333] {
             assert_eq!(terms(most), at_once);

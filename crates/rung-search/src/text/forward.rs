@@ -1,23 +1,23 @@
-//! The terms of a document and where they stand, in the order of their numbers, in parts.
+//! The forward index: the terms of a document and their positions, in parts, in the order of their numbers.
 //!
-//! A part lies under the last of its terms, so that a term is looked for in one part. Of a document's terms it tells which there are,
-//! for when the document goes; of a term's places it tells all, for phrases, offsets and nearness.
+//! The key of a part is its last term, so that a term is looked up in one part. The terms are needed to remove the
+//! document; the positions for phrases, offsets and proximity.
 
 use rung_kv::{Batch, Table, View};
 
-use super::analyze::Place;
+use super::analyze::TermPlace;
 use super::rows::{DocId, TermId, last_number, part_key, parts_key, put_number, take_number};
 use crate::{Error, Result};
 
-/// A part is closed when it has this many bytes: several share a page of the store.
+/// Bytes after which a part is closed: several parts share a page of the store.
 const PART_BYTES: usize = 1024;
 
-/// Keeps the terms of a document, which are given by term and place, in order. Places are kept where `positions` says so.
+/// Writes the terms of a document, given in order of term and position. Positions are stored if `positions` is true.
 pub(super) fn put(
     batch: &mut Batch<'_>,
     table: Table,
     doc: DocId,
-    terms: &[(TermId, Place)],
+    terms: &[(TermId, TermPlace)],
     positions: bool,
 ) -> Result<()> {
     let (mut row, mut places) = (Vec::new(), Vec::new());
@@ -29,7 +29,7 @@ pub(super) fn put(
         before = term;
         if positions {
             places.clear();
-            let mut last = Place::default();
+            let mut last = TermPlace::default();
             for &(_, place) in group {
                 put_number(place.position - last.position, &mut places);
                 put_number(place.offset - last.offset, &mut places);
@@ -48,8 +48,12 @@ pub(super) fn put(
     Ok(())
 }
 
-/// A term of a part, and the bytes of its places.
-fn next<'r>(row: &mut &'r [u8], before: TermId, positions: bool) -> Result<(TermId, &'r [u8])> {
+/// Returns the next term of a part, and the bytes of its positions.
+fn next_term<'r>(
+    row: &mut &'r [u8],
+    before: TermId,
+    positions: bool,
+) -> Result<(TermId, &'r [u8])> {
     let corrupt = || Error::corrupt("term of a document");
     let term = before.checked_add(take_number(row)?).ok_or_else(corrupt)?;
     if !positions {
@@ -61,7 +65,7 @@ fn next<'r>(row: &mut &'r [u8], before: TermId, positions: bool) -> Result<(Term
     Ok((term, places))
 }
 
-/// Removes the terms of a document, and gives them.
+/// Removes the terms of a document, and returns them.
 pub(super) fn remove(
     batch: &mut Batch<'_>,
     table: Table,
@@ -74,7 +78,7 @@ pub(super) fn remove(
         parts.push(last_number(key)?);
         let mut before = 0;
         while !row.is_empty() {
-            (before, _) = next(&mut row, before, positions)?;
+            (before, _) = next_term(&mut row, before, positions)?;
             terms.push(before);
         }
     }
@@ -84,13 +88,13 @@ pub(super) fn remove(
     Ok(terms)
 }
 
-/// Reads where a term stands in a document into `places`, in order.
-pub(super) fn places(
+/// Reads the positions of a term in a document into `places`, in order.
+pub(super) fn read_places(
     view: View<'_>,
     table: Table,
     doc: DocId,
     term: TermId,
-    places: &mut Vec<Place>,
+    places: &mut Vec<TermPlace>,
 ) -> Result<()> {
     places.clear();
     let mut row = match view.first_from(table, &part_key(doc, term))? {
@@ -99,12 +103,12 @@ pub(super) fn places(
     };
     let mut before = 0;
     while !row.is_empty() && before < term {
-        let (here, mut bytes) = next(&mut row, before, true)?;
+        let (here, mut bytes) = next_term(&mut row, before, true)?;
         before = here;
         if here != term {
             continue;
         }
-        let mut last = Place::default();
+        let mut last = TermPlace::default();
         while !bytes.is_empty() {
             last.position = last.position.saturating_add(take_number(&mut bytes)?);
             last.offset = last.offset.saturating_add(take_number(&mut bytes)?);

@@ -1,10 +1,10 @@
-//! Texts that are found by their words.
+//! Full-text indexes.
 //!
-//! Owns: how a text becomes terms, where terms and documents are kept, what is searched for, and how what is found is ranked. Refuses
+//! Owns: the analysis of texts into terms, the storage of terms and documents, queries, and ranking. Refuses
 //! to know: what a reference refers to.
 //!
-//! An index lies in one table of a folder, and costs what is asked of it: a document is added or removed by way of its own
-//! terms, and a search reads the blocks of its terms, of which it passes over what cannot be among the best.
+//! An index is one table of a folder. Adding or removing a document costs its own terms, and a search reads the blocks of
+//! its terms and skips those that cannot contain one of the best documents.
 
 mod analyze;
 mod change;
@@ -16,7 +16,7 @@ mod query;
 mod rows;
 mod search;
 
-pub use change::Change;
+pub use change::DocumentChange;
 pub use options::{Display, Language, SearchOptions, StopWords, TextOptions};
 pub use query::Query;
 pub use search::Filter;
@@ -24,26 +24,26 @@ pub use search::Filter;
 use rung_kv::{Batch, Kv, Table, View};
 
 use self::analyze::Analyzer;
-use self::change::Writer;
-use self::query::Plan;
+use self::change::TextIndexWriter;
+use self::query::QueryPlan;
 use self::rows::{Counters, OPTIONS, doc_of, read_options};
-use self::search::Search;
+use self::search::TextSearch;
 use crate::{Error, Result};
 
-/// A document that was found.
+/// A found document.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Hit {
-    /// What it was added by.
+pub struct TextHit {
+    /// The reference that the document was added with.
     pub reference: Vec<u8>,
-    /// How good it is among those that have as many of the terms.
+    /// The score among the documents that have as many of the terms.
     pub score: f64,
-    /// Its text, where it was asked for and is kept.
+    /// The text, if requested and stored.
     pub text: Option<String>,
-    /// The terms of the query that it has, and before how many characters each of them stands, where that was asked for and is kept.
+    /// The terms of the query in the document, each with its character offsets, if requested and stored.
     pub offsets: Vec<(String, Vec<usize>)>,
 }
 
-/// An index of texts.
+/// A full-text index.
 #[derive(Debug, Clone)]
 pub struct TextIndex {
     table: Table,
@@ -51,7 +51,7 @@ pub struct TextIndex {
 }
 
 impl TextIndex {
-    /// The index of a domain, where there is one.
+    /// Opens the index of a domain, if there is one.
     pub fn open(kv: &Kv, domain: &str) -> Result<Option<Self>> {
         let Some(table) = kv.table(&table_name(domain))? else {
             return Ok(None);
@@ -65,9 +65,9 @@ impl TextIndex {
         })
     }
 
-    /// The index of a domain, made with these options where it is not there. One that is there keeps its own.
+    /// Opens the index of a domain, or creates it with these options. An existing index keeps its own options.
     ///
-    /// It is made in a transaction of its own, and so not within one.
+    /// Must not be called within a transaction, since the index is created in a transaction of its own.
     pub fn create(kv: &Kv, domain: &str, options: TextOptions) -> Result<Self> {
         if let Some(index) = Self::open(kv, domain)? {
             return Ok(index);
@@ -83,24 +83,24 @@ impl TextIndex {
         })
     }
 
-    /// How it was made.
+    /// Returns the options of the index.
     pub fn options(&self) -> TextOptions {
         self.options
     }
 
-    /// Whether a document has this reference.
+    /// Returns true if a document has this reference.
     pub fn contains(&self, view: View<'_>, reference: &[u8]) -> Result<bool> {
         Ok(doc_of(view, self.table, reference)?.is_some())
     }
 
-    /// How many documents there are.
+    /// Returns the number of documents.
     pub fn count(&self, view: View<'_>) -> Result<u64> {
         Ok(Counters::read(view, self.table)?.docs.into())
     }
 
-    /// The best documents for a query, the best first. Where there is a filter, only those are meant whose references it lets through.
+    /// Returns the best documents for a query, the best first. A filter restricts the result to references that it accepts.
     ///
-    /// `step` is called now and then, and ends the search where it fails.
+    /// `step` is called regularly; the search ends if it fails.
     pub fn search<E: From<Error>>(
         &self,
         view: View<'_>,
@@ -108,23 +108,23 @@ impl TextIndex {
         options: &SearchOptions,
         filter: Option<Filter<'_>>,
         step: &dyn Fn() -> Result<(), E>,
-    ) -> Result<Vec<Hit>, E> {
-        let Some(plan) = Plan::new(query, &Analyzer::new(self.options)) else {
+    ) -> Result<Vec<TextHit>, E> {
+        let Some(plan) = QueryPlan::new(query, &Analyzer::new(self.options)) else {
             return Ok(Vec::new());
         };
         let near = self.options.index_position;
         if plan.has_phrases && !near {
             return Err(Error::NoPositions.into());
         }
-        Search::new(view, self.table, &plan, filter, step)?.run(options, near)
+        TextSearch::new(view, self.table, &plan, filter, step)?.run(options, near)
     }
 
-    /// Adds a document, in place of the one of its reference. A text of nothing but space is no document.
+    /// Adds a document, and replaces the one with the same reference. A text of whitespace alone is not added.
     pub fn add(&self, batch: &mut Batch<'_>, reference: &[u8], text: &str) -> Result<()> {
-        self.apply(batch, [Change::Add(reference, text)])
+        self.apply(batch, [DocumentChange::Add(reference, text)])
     }
 
-    /// Adds documents, at a fraction of what they cost one by one.
+    /// Adds documents, at a fraction of the cost of adding them one by one.
     pub fn add_many<R: AsRef<[u8]>, T: AsRef<str>>(
         &self,
         batch: &mut Batch<'_>,
@@ -133,31 +133,31 @@ impl TextIndex {
         let documents = documents.into_iter();
         self.apply(
             batch,
-            documents.map(|(reference, text)| Change::Add(reference, text)),
+            documents.map(|(reference, text)| DocumentChange::Add(reference, text)),
         )
     }
 
-    /// Removes the document of a reference. Whether there was one.
+    /// Removes the document of a reference. Returns true if there was one.
     pub fn remove(&self, batch: &mut Batch<'_>, reference: &[u8]) -> Result<bool> {
-        let mut writer = Writer::new(batch, self.table, self.options)?;
+        let mut writer = TextIndexWriter::new(batch, self.table, self.options)?;
         let removed = writer.remove(batch, reference)?;
         writer.write(batch)?;
         Ok(removed)
     }
 
-    /// Makes changes, one after the other.
+    /// Applies changes in order.
     pub fn apply<R: AsRef<[u8]>, T: AsRef<str>>(
         &self,
         batch: &mut Batch<'_>,
-        changes: impl IntoIterator<Item = Change<R, T>>,
+        changes: impl IntoIterator<Item = DocumentChange<R, T>>,
     ) -> Result<()> {
-        let mut writer = Writer::new(batch, self.table, self.options)?;
+        let mut writer = TextIndexWriter::new(batch, self.table, self.options)?;
         for change in changes {
             match change {
-                Change::Add(reference, text) => {
+                DocumentChange::Add(reference, text) => {
                     writer.add(batch, reference.as_ref(), text.as_ref())?;
                 }
-                Change::Remove(reference) => {
+                DocumentChange::Remove(reference) => {
                     writer.remove(batch, reference.as_ref())?;
                 }
             }

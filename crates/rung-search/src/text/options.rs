@@ -1,22 +1,22 @@
-//! How an index is made, and how it is asked.
+//! Options of text indexes and searches.
 
 use rung_edn::{Map, Value};
 use rust_stemmers::Algorithm;
 
 use crate::{Error, Result};
 
-/// How an index is made. It is kept with the index, and holds for as long as the index does.
+/// The options of an index. They are stored with the index and never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextOptions {
-    /// Whether it is kept where words stand, which phrases, offsets and ranking by nearness need.
+    /// True if positions of words are stored, which phrases, offsets and proximity ranking need.
     pub index_position: bool,
-    /// Whether texts are kept.
+    /// True if texts are stored.
     pub include_text: bool,
-    /// The language by whose rules words are brought to their stems.
+    /// The language of the stemmer.
     pub stemming: Option<Language>,
-    /// Whether accents make no difference.
+    /// True if accents are ignored.
     pub fold_accents: bool,
-    /// Words that are left out.
+    /// The words that are ignored.
     pub stop_words: StopWords,
 }
 
@@ -33,7 +33,7 @@ impl Default for TextOptions {
 }
 
 impl TextOptions {
-    /// The options that a map says, and the usual ones otherwise.
+    /// Parses a map of options. Missing options have their defaults.
     pub fn from_edn(value: &Value) -> Result<Self> {
         let mut options = Self::default();
         for (name, value) in members(value, "an index")? {
@@ -44,7 +44,7 @@ impl TextOptions {
                 Some("stemming") => options.stemming = stemming(value)?,
                 Some("stop-words") => options.stop_words = stop_words(value)?,
                 _ => {
-                    return Err(unknown(
+                    return Err(unknown_option(
                         name,
                         ":index-position?, :include-text?, :fold-accents?, :stemming, :stop-words",
                     ));
@@ -54,7 +54,7 @@ impl TextOptions {
         Ok(options)
     }
 
-    /// The map that says these options.
+    /// Returns the options as a map.
     pub fn to_edn(self) -> Value {
         let stemming = self.stemming.map_or(Value::Bool(false), |language| {
             Value::keyword(language.name())
@@ -76,10 +76,10 @@ impl TextOptions {
     }
 }
 
-/// Words that are left out.
+/// The words that are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopWords {
-    /// The commonest of English.
+    /// The most common words of English.
     English,
     /// None.
     None,
@@ -88,11 +88,11 @@ pub enum StopWords {
 fn stop_words(value: &Value) -> Result<StopWords> {
     match value {
         Value::Nil | Value::Bool(false) => Ok(StopWords::None),
-        _ => match named(value) {
+        _ => match keyword_or_text(value) {
             Some("english") => Ok(StopWords::English),
             Some("none") => Ok(StopWords::None),
             _ => Err(Error::Option(format!(
-                "{value} are no stop words that are known; there are :english and :none"
+                "{value} is not a list of stop words; the lists are :english and :none"
             ))),
         },
     }
@@ -100,17 +100,15 @@ fn stop_words(value: &Value) -> Result<StopWords> {
 
 macro_rules! languages {
     ($($language:ident $name:literal,)*) => {
-        /// A language whose words are brought to their stems.
+        /// A language with a stemmer.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[expect(missing_docs, reason = "each is the language that it is called")]
         #[non_exhaustive]
         pub enum Language { $($language,)* }
 
         impl Language {
-            /// All of them.
             pub const ALL: &[Language] = &[$(Self::$language,)*];
 
-            /// Its name in options.
+            /// Returns the name in options.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$language => $name,)* }
             }
@@ -150,27 +148,30 @@ fn stemming(value: &Value) -> Result<Option<Language>> {
         _ => {}
     }
     let known = Language::ALL.iter().copied();
-    match known.clone().find(|one| named(value) == Some(one.name())) {
+    match known
+        .clone()
+        .find(|one| keyword_or_text(value) == Some(one.name()))
+    {
         Some(language) => Ok(Some(language)),
         None => Err(Error::Option(format!(
-            "{value} is no language whose stems are known; there are {}",
+            "{value} is not a language for stemming; languages are {}",
             known.map(Language::name).collect::<Vec<_>>().join(", ")
         ))),
     }
 }
 
-/// How an index is asked.
+/// The options of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchOptions {
     /// Documents, at most.
     pub top: usize,
-    /// What is said of each.
+    /// The facts to return of each document.
     pub display: Display,
-    /// How many times as many documents are looked at to rank them by how near the words are to each other.
+    /// The factor of documents, relative to `top`, that are ranked by proximity.
     pub proximity_expansion: usize,
-    /// Words that are further from each other than this are not near.
+    /// The greatest distance of two words that count as near.
     pub proximity_max_dist: u32,
-    /// The indexes that are asked, where not all are. Whoever has several reads this; an index is one.
+    /// The domains to search; all if `None`. Read by callers that have several indexes; an index ignores it.
     pub domains: Option<Vec<String>>,
 }
 
@@ -186,18 +187,16 @@ impl Default for SearchOptions {
     }
 }
 
-/// What is said of a document that is found, besides its reference.
+/// The facts to return of a found document besides its reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Display {
     /// Nothing.
     Refs,
-    /// Its score.
     RefsScores,
-    /// Its text.
     Texts,
-    /// Where the words of the question stand in it.
+    /// The positions of the query's words.
     Offsets,
-    /// Its text, and where the words of the question stand in it.
+    /// The text, and the positions of the query's words.
     TextsOffsets,
 }
 
@@ -212,22 +211,22 @@ impl Display {
 }
 
 impl SearchOptions {
-    /// The options that a map says, and the usual ones otherwise.
+    /// Parses a map of options. Missing options have their defaults.
     pub fn from_edn(value: &Value) -> Result<Self> {
         let mut options = Self::default();
         for (name, value) in members(value, "a search")? {
             match keyword(name) {
-                Some("top") => options.top = whole(name, value, 0)?,
+                Some("top") => options.top = parse_integer(name, value, 0)?,
                 Some("display") => options.display = display(value)?,
                 Some("proximity-expansion") => {
-                    options.proximity_expansion = whole(name, value, 1)?;
+                    options.proximity_expansion = parse_integer(name, value, 1)?;
                 }
                 Some("proximity-max-dist") => {
-                    options.proximity_max_dist = whole(name, value, 1)?;
+                    options.proximity_max_dist = parse_integer(name, value, 1)?;
                 }
-                Some("domains") => options.domains = Some(texts(name, value)?),
+                Some("domains") => options.domains = Some(parse_texts(name, value)?),
                 _ => {
-                    return Err(unknown(
+                    return Err(unknown_option(
                         name,
                         ":top, :display, :proximity-expansion, :proximity-max-dist, :domains",
                     ));
@@ -247,19 +246,19 @@ fn display(value: &Value) -> Result<Display> {
         Some("texts+offsets") => Display::TextsOffsets,
         _ => {
             return Err(Error::Option(format!(
-                ":display is :refs, :refs+scores, :texts, :offsets or :texts+offsets, not {value}"
+                ":display must be :refs, :refs+scores, :texts, :offsets or :texts+offsets, not {value}"
             )));
         }
     })
 }
 
-/// The members of a map of options; nothing has none.
+/// Returns the members of a map of options; nil has none.
 fn members<'v>(value: &'v Value, of: &str) -> Result<impl Iterator<Item = (&'v Value, &'v Value)>> {
     match value {
         Value::Nil => Ok(None.into_iter().flatten()),
         Value::Map(members) => Ok(Some(members).into_iter().flatten()),
         other => Err(Error::Option(format!(
-            "the options of {of} are a map, not a {}",
+            "the options of {of} must be a map, not a {}",
             other.kind()
         ))),
     }
@@ -269,37 +268,37 @@ fn keyword(value: &Value) -> Option<&str> {
     value.as_keyword().map(rung_edn::Name::as_str)
 }
 
-/// What a keyword or a text names.
-fn named(value: &Value) -> Option<&str> {
+/// Returns the text of a keyword or a string.
+fn keyword_or_text(value: &Value) -> Option<&str> {
     keyword(value).or_else(|| value.as_str())
 }
 
-fn unknown(name: &Value, known: &str) -> Error {
-    Error::Option(format!("{name} is no option; there are {known}"))
+fn unknown_option(name: &Value, known: &str) -> Error {
+    Error::Option(format!("{name} is not an option; options are {known}"))
 }
 
 fn boolean(name: &Value, value: &Value) -> Result<bool> {
     match value {
         Value::Bool(value) => Ok(*value),
         other => Err(Error::Option(format!(
-            "{name} is true or false, not {other}"
+            "{name} must be true or false, not {other}"
         ))),
     }
 }
 
-fn whole<T: TryFrom<i64>>(name: &Value, value: &Value, least: i64) -> Result<T> {
+fn parse_integer<T: TryFrom<i64>>(name: &Value, value: &Value, least: i64) -> Result<T> {
     let number = value.as_i64().filter(|number| *number >= least);
     number
         .and_then(|number| number.try_into().ok())
         .ok_or_else(|| {
             Error::Option(format!(
-                "{name} is a whole number from {least}, not {value}"
+                "{name} must be an integer of at least {least}, not {value}"
             ))
         })
 }
 
-fn texts(name: &Value, value: &Value) -> Result<Vec<String>> {
-    let no_texts = || Error::Option(format!("{name} are texts in a vector, not {value}"));
+fn parse_texts(name: &Value, value: &Value) -> Result<Vec<String>> {
+    let no_texts = || Error::Option(format!("{name} must be a vector of strings, not {value}"));
     let all = match value {
         Value::Set(all) => all.iter().collect(),
         _ => value
@@ -338,31 +337,37 @@ mod tests {
     #[test]
     fn what_is_no_option_is_refused_by_its_name() {
         for (text, message) in [
-            ("{:index-positions? true}", ":index-positions? is no option"),
+            (
+                "{:index-positions? true}",
+                ":index-positions? is not an option",
+            ),
             (
                 "{:include-text? 1}",
-                ":include-text? is true or false, not 1",
+                ":include-text? must be true or false, not 1",
             ),
-            ("{:stemming :klingon}", ":klingon is no language"),
-            ("{:stop-words :french}", ":french are no stop words"),
-            ("[]", "the options of an index are a map, not a vector"),
+            ("{:stemming :klingon}", ":klingon is not a language"),
+            (
+                "{:stop-words :french}",
+                ":french is not a list of stop words",
+            ),
+            ("[]", "the options of an index must be a map, not a vector"),
         ] {
             let error = TextOptions::from_edn(&read(text).unwrap()).unwrap_err();
             assert!(error.to_string().starts_with(message), "{error}");
         }
         for (text, message) in [
-            ("{:limit 3}", ":limit is no option; there are :top"),
-            ("{:top -1}", ":top is a whole number from 0, not -1"),
+            ("{:limit 3}", ":limit is not an option; options are :top"),
+            ("{:top -1}", ":top must be an integer of at least 0, not -1"),
             (
                 "{:proximity-expansion 0}",
-                ":proximity-expansion is a whole number from 1",
+                ":proximity-expansion must be an integer of at least 1",
             ),
             (
                 "{:proximity-max-dist \"x\"}",
-                ":proximity-max-dist is a whole number from 1",
+                ":proximity-max-dist must be an integer of at least 1",
             ),
-            ("{:display :all}", ":display is :refs, "),
-            ("{:domains [1]}", ":domains are texts"),
+            ("{:display :all}", ":display must be :refs, "),
+            ("{:domains [1]}", ":domains must be a vector of strings"),
         ] {
             let error = SearchOptions::from_edn(&read(text).unwrap()).unwrap_err();
             assert!(error.to_string().starts_with(message), "{error}");

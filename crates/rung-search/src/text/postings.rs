@@ -1,8 +1,8 @@
-//! The documents that have a term, in the order of their numbers, in blocks.
+//! Posting lists: the documents that have a term, in blocks, in the order of their numbers.
 //!
-//! A block has up to [`BLOCK`] documents and lies under a bound that none of its numbers exceeds. The last one lies under
-//! [`NO_DOC`], so that a document is added without a key being changed; full ones lie under their last number. A block begins with the
-//! greatest weight in it, by which it can be passed over.
+//! A block has up to [`BLOCK`] documents; its key is a bound that none of its numbers exceeds. The key of the last block is
+//! [`NO_DOC`], so that adding a document changes no key; the key of a full one is its last number. A block begins with its
+//! greatest weight, by which it can be skipped.
 
 use std::sync::LazyLock;
 
@@ -18,20 +18,20 @@ const BLOCK: usize = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Posting {
     pub(super) doc: DocId,
-    /// How often it has it.
+    /// Occurrences of the term in the document.
     pub(super) times: u32,
-    /// How many terms it has.
+    /// Distinct terms of the document.
     pub(super) unique: u32,
 }
 
 impl Posting {
-    /// What the term is worth in the document, the rarity of the term left aside.
+    /// Returns the weight of the term in the document, without the rarity of the term.
     pub(super) fn weight(self) -> f64 {
         weight_of_times(self.times) / f64::from(self.unique)
     }
 }
 
-/// What is said often is worth more, though not as often as it is said.
+/// Returns the weight of a term frequency, which grows logarithmically.
 pub(super) fn weight_of_times(times: u32) -> f64 {
     static FEW: LazyLock<[f64; 64]> = LazyLock::new(|| {
         let mut times = 0.0;
@@ -40,7 +40,7 @@ pub(super) fn weight_of_times(times: u32) -> f64 {
             f64::log10(times) + 1.0
         })
     });
-    // Once is the usual; not at all is not asked.
+    // One is the usual frequency; zero does not occur.
     let before = times.saturating_sub(1);
     match (before, FEW.get(before as usize)) {
         (0, _) => 1.0,
@@ -68,8 +68,8 @@ fn put_block(
     Ok(batch.put(table, &block_key(term, bound), &row)?)
 }
 
-/// Reads a block into `postings`, and gives its greatest weight.
-fn take_block(row: &[u8], postings: &mut Vec<Posting>) -> Result<f64> {
+/// Reads a block into `postings`. Returns its greatest weight.
+fn read_block(row: &[u8], postings: &mut Vec<Posting>) -> Result<f64> {
     postings.clear();
     let corrupt = || Error::corrupt("block of documents");
     let (most, mut rest) = row.split_first_chunk().ok_or_else(corrupt)?;
@@ -89,7 +89,7 @@ fn take_block(row: &[u8], postings: &mut Vec<Posting>) -> Result<f64> {
     Ok(f64::from_le_bytes(*most))
 }
 
-/// The first block of a term that may have a document or one after it, with its bound.
+/// Returns the first block of a term that may have `doc` or a later document, with its bound.
 fn block_from(
     view: View<'_>,
     table: Table,
@@ -103,7 +103,7 @@ fn block_from(
     }
 }
 
-/// Adds documents, all of them after those that are there.
+/// Appends documents, all with greater numbers than the existing ones.
 pub(super) fn append(
     batch: &mut Batch<'_>,
     table: Table,
@@ -112,7 +112,7 @@ pub(super) fn append(
 ) -> Result<()> {
     let mut all = Vec::new();
     if let Some(row) = batch.view().get(table, &block_key(term, NO_DOC))? {
-        take_block(row, &mut all)?;
+        read_block(row, &mut all)?;
     }
     all.extend_from_slice(added);
     let mut blocks = all.chunks(BLOCK).peekable();
@@ -126,7 +126,7 @@ pub(super) fn append(
     Ok(())
 }
 
-/// Removes documents, which are given in order.
+/// Removes documents, given in order.
 pub(super) fn remove(
     batch: &mut Batch<'_>,
     table: Table,
@@ -137,7 +137,7 @@ pub(super) fn remove(
     while let Some(&first) = removed.first() {
         let corrupt = || Error::corrupt("document of a term");
         let (bound, row) = block_from(batch.view(), table, term, first)?.ok_or_else(corrupt)?;
-        take_block(row, &mut postings)?;
+        read_block(row, &mut postings)?;
         let (here, further) = removed.split_at(removed.partition_point(|&doc| doc <= bound));
         let before = postings.len();
         postings.retain(|posting| here.binary_search(&posting.doc).is_err());
@@ -154,23 +154,23 @@ pub(super) fn remove(
     Ok(())
 }
 
-/// A place among the documents of a term.
-pub(super) struct Cursor<'t> {
+/// A cursor over the documents of a term.
+pub(super) struct PostingCursor<'t> {
     view: View<'t>,
     table: Table,
     term: TermId,
     block: Vec<Posting>,
     at: usize,
-    /// The number of the document here.
+    /// The number of the current document.
     doc: DocId,
     /// The bound of the block.
     bound: DocId,
     /// The greatest weight in the block.
-    most: f64,
+    max_weight: f64,
 }
 
-impl<'t> Cursor<'t> {
-    /// At the first document of a term.
+impl<'t> PostingCursor<'t> {
+    /// Creates a cursor at the first document of a term.
     pub(super) fn new(view: View<'t>, table: Table, term: TermId) -> Result<Self> {
         let mut cursor = Self {
             view,
@@ -180,7 +180,7 @@ impl<'t> Cursor<'t> {
             at: 0,
             doc: NO_DOC,
             bound: 0,
-            most: 0.0,
+            max_weight: 0.0,
         };
         // Numbers begin with one.
         cursor.seek(1)?;
@@ -190,7 +190,7 @@ impl<'t> Cursor<'t> {
     fn load(&mut self, doc: DocId) -> Result<()> {
         self.at = 0;
         if let Some((bound, row)) = block_from(self.view, self.table, self.term, doc)? {
-            self.most = take_block(row, &mut self.block)?;
+            self.max_weight = read_block(row, &mut self.block)?;
             self.bound = bound;
         } else {
             self.block.clear();
@@ -199,31 +199,31 @@ impl<'t> Cursor<'t> {
         Ok(())
     }
 
-    /// The document here.
+    /// Returns the current posting.
     pub(super) fn posting(&self) -> Option<Posting> {
         self.block.get(self.at).copied()
     }
 
-    /// The number of the document here, or [`NO_DOC`] after the last.
+    /// Returns the number of the current document, or [`NO_DOC`] after the last.
     pub(super) fn doc(&self) -> DocId {
         self.doc
     }
 
-    /// The greatest weight up to [`Cursor::bound`].
-    pub(super) fn most(&self) -> f64 {
-        self.most
+    /// Returns the greatest weight up to [`PostingCursor::bound`].
+    pub(super) fn max_weight(&self) -> f64 {
+        self.max_weight
     }
 
-    /// The last number that the block can have.
+    /// Returns the last number that the block can have.
     pub(super) fn bound(&self) -> DocId {
         self.bound
     }
 
-    /// Goes on to a document or the first one after it.
+    /// Advances to a document or the first one after it.
     pub(super) fn seek(&mut self, doc: DocId) -> Result<()> {
         loop {
             if self.block.last().is_some_and(|last| last.doc >= doc) {
-                // Mostly it is the next one.
+                // Usually it is the next one.
                 while self.block[self.at].doc < doc {
                     self.at += 1;
                 }

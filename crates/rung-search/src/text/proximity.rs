@@ -1,16 +1,16 @@
-//! How near to each other the terms of a query stand in a document.
+//! The proximity score: how near to each other the terms of a query are in a document.
 //!
-//! Places are divided into spans, within which terms follow each other closely and mostly once each. A term is worth more in a span
-//! of many terms and little width. It is the measure of the engine that this one takes the place of, to the digit.
+//! Positions are divided into spans, within which terms follow each other closely and mostly once each. A term scores more in a
+//! narrow span of many terms. The scores are identical to Datalevin's.
 
-/// A term of the query: its weight, and where it stands.
-pub(super) struct Stands {
+/// A term of the query: its weight, and its positions in the document.
+pub(super) struct TermPositions {
     pub(super) weight: f64,
     pub(super) positions: Vec<u32>,
 }
 
-/// The score of a document by nearness.
-pub(super) fn score(terms: &[Stands], unique: u32, max_dist: u32) -> f64 {
+/// Returns the proximity score of a document.
+pub(super) fn score(terms: &[TermPositions], unique: u32, max_dist: u32) -> f64 {
     let mut worth = vec![0.0; terms.len()];
     each_span(terms, max_dist, |span| {
         let (Some(first), Some(last)) = (span.first(), span.last()) else {
@@ -36,25 +36,25 @@ pub(super) fn score(terms: &[Stands], unique: u32, max_dist: u32) -> f64 {
 }
 
 fn count(hits: usize) -> f64 {
-    // A span has no more hits than positions, which are of 32 bits.
+    // A span has at most as many hits as there are 32-bit positions.
     f64::from(u32::try_from(hits).unwrap_or(u32::MAX))
 }
 
-/// A term at a place.
+/// A term at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Hit {
+struct PositionedTerm {
     term: usize,
     position: u32,
 }
 
-fn each_span(terms: &[Stands], max_dist: u32, mut found: impl FnMut(&[Hit])) {
-    let mut hits: Vec<Hit> = Vec::new();
+fn each_span(terms: &[TermPositions], max_dist: u32, mut found: impl FnMut(&[PositionedTerm])) {
+    let mut hits: Vec<PositionedTerm> = Vec::new();
     for (term, stands) in terms.iter().enumerate() {
         let positions = stands.positions.iter();
-        hits.extend(positions.map(|&position| Hit { term, position }));
+        hits.extend(positions.map(|&position| PositionedTerm { term, position }));
     }
     hits.sort_unstable_by_key(|hit| hit.position);
-    let mut span: Vec<Hit> = Vec::new();
+    let mut span: Vec<PositionedTerm> = Vec::new();
     for hit in hits {
         if let Some(&last) = span.last() {
             let further = hit.position - last.position;
@@ -62,7 +62,7 @@ fn each_span(terms: &[Stands], max_dist: u32, mut found: impl FnMut(&[Hit])) {
                 found(&span);
                 span.clear();
             } else if let Some(at) = span.iter().position(|before| before.term == hit.term) {
-                // It was here before: it is left with what stands nearer.
+                // The span has the term already: the old occurrence stays in the part that is nearer to it.
                 let kept = if further < span[at + 1].position - span[at].position {
                     at
                 } else {

@@ -1,43 +1,43 @@
-//! What is searched for.
+//! Text queries.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 
 use rung_edn::Value;
 
-use super::analyze::{Analyzer, Place};
+use super::analyze::{Analyzer, TermPlace};
 use crate::{Error, Result};
 
-/// What is searched for: words and phrases, and how they are put together.
+/// A query: words and phrases, combined by operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Query(Form);
+pub struct Query(QueryExpr);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Form {
-    /// Any of its words.
+enum QueryExpr {
+    /// Any of the words.
     Text(String),
-    /// Its words, one after the other.
+    /// The words, one after the other.
     Phrase(String),
-    All(Vec<Form>),
-    Any(Vec<Form>),
-    Not(Box<Form>),
+    All(Vec<QueryExpr>),
+    Any(Vec<QueryExpr>),
+    Not(Box<QueryExpr>),
 }
 
 impl Query {
-    /// The query for any word of a text.
+    /// Creates a query for any word of a text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self(Form::Text(text.into()))
+        Self(QueryExpr::Text(text.into()))
     }
 
-    /// The query that a value says: a text, `{:term "…"}`, `{:phrase "…"}`, or `[:and …]`, `[:or …]`, `[:not …]` of such.
+    /// Parses a query: a text, `{:term "…"}`, `{:phrase "…"}`, or `[:and …]`, `[:or …]`, `[:not …]` of such.
     pub fn from_edn(value: &Value) -> Result<Self> {
-        form(value).map(Self)
+        parse_expr(value).map(Self)
     }
 }
 
-fn form(value: &Value) -> Result<Form> {
+fn parse_expr(value: &Value) -> Result<QueryExpr> {
     match value {
-        Value::String(text) => Ok(Form::Text(text.as_ref().to_owned())),
+        Value::String(text) => Ok(QueryExpr::Text(text.as_ref().to_owned())),
         Value::Map(members) => {
             let mut members = members.iter();
             let (Some((name, value)), None) = (members.next(), members.next()) else {
@@ -47,13 +47,15 @@ fn form(value: &Value) -> Result<Form> {
             };
             let text = |value: &Value| match value.as_str() {
                 Some(text) => Ok(text.to_owned()),
-                None => Err(Error::Query(format!("{name} is a text, not {value}"))),
+                None => Err(Error::Query(format!(
+                    "{name} must be a string, not {value}"
+                ))),
             };
             match name.as_keyword().map(rung_edn::Name::as_str) {
-                Some("term") => text(value).map(Form::Text),
-                Some("phrase") => text(value).map(Form::Phrase),
+                Some("term") => text(value).map(QueryExpr::Text),
+                Some("phrase") => text(value).map(QueryExpr::Phrase),
                 _ => Err(Error::Query(format!(
-                    "{name} is not searched for; there are :term and :phrase"
+                    "{name} is not a search key; keys are :term and :phrase"
                 ))),
             }
         }
@@ -62,13 +64,13 @@ fn form(value: &Value) -> Result<Form> {
             let operands = items.get(1..).unwrap_or_default();
             match (operator.map(rung_edn::Name::as_str), operands) {
                 (Some("and" | "or" | "not"), []) => Err(Error::Query(format!(
-                    "{value} is of nothing; a word or a phrase is missing"
+                    "{value} is empty; a word or a phrase is missing"
                 ))),
-                (Some("and"), _) => forms(operands).map(Form::All),
-                (Some("or"), _) => forms(operands).map(Form::Any),
-                (Some("not"), [one]) => Ok(Form::Not(Box::new(form(one)?))),
+                (Some("and"), _) => parse_exprs(operands).map(QueryExpr::All),
+                (Some("or"), _) => parse_exprs(operands).map(QueryExpr::Any),
+                (Some("not"), [one]) => Ok(QueryExpr::Not(Box::new(parse_expr(one)?))),
                 (Some("not"), _) => Err(Error::Query(format!(
-                    "{value}: :not is of one thing; several are put together by :and or :or"
+                    "{value}: :not takes one expression; combine several with :and or :or"
                 ))),
                 _ => Err(Error::Query(format!(
                     "{value} does not begin with :and, :or or :not"
@@ -76,54 +78,54 @@ fn form(value: &Value) -> Result<Form> {
             }
         }
         other => Err(Error::Query(format!(
-            "what is searched for is a text, a map or a vector, not {other}"
+            "a search expression is a string, a map or a vector, not {other}"
         ))),
     }
 }
 
-fn forms(values: &[Value]) -> Result<Vec<Form>> {
-    values.iter().map(form).collect()
+fn parse_exprs(values: &[Value]) -> Result<Vec<QueryExpr>> {
+    values.iter().map(parse_expr).collect()
 }
 
-/// A condition on a document. What is denied is denied of terms and phrases alone.
+/// A condition on a document, in negation normal form: only terms and phrases are negated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Condition {
-    /// Has a term, by its place in the list of terms.
+pub(super) enum DocCondition {
+    /// The document has a term, given by its index in the list of terms.
     Has(usize),
-    /// Lacks it.
+    /// The document lacks a term.
     Lacks(usize),
-    /// Has terms at these distances from the first of them.
+    /// The document has terms at these distances from the first of them.
     Phrase(Vec<(usize, u32)>),
-    /// Has them nowhere so.
+    /// The document does not have the phrase.
     NoPhrase(Vec<(usize, u32)>),
-    All(Vec<Condition>),
-    Any(Vec<Condition>),
+    All(Vec<DocCondition>),
+    Any(Vec<DocCondition>),
 }
 
-impl Condition {
-    /// How many of the terms that are wanted a document must have, at least.
-    pub(super) fn least(&self) -> usize {
+impl DocCondition {
+    /// Returns the least number of wanted terms that a matching document has.
+    pub(super) fn min_terms(&self) -> usize {
         match self {
             Self::Has(_) => 1,
-            Self::Phrase(_) => self.needs().len(),
+            Self::Phrase(_) => self.required_terms().len(),
             Self::Lacks(_) | Self::NoPhrase(_) => 0,
             Self::All(all) => {
-                let most = all.iter().map(Self::least).max().unwrap_or(0);
-                most.max(self.needs().len())
+                let most = all.iter().map(Self::min_terms).max().unwrap_or(0);
+                most.max(self.required_terms().len())
             }
-            Self::Any(any) => any.iter().map(Self::least).min().unwrap_or(0),
+            Self::Any(any) => any.iter().map(Self::min_terms).min().unwrap_or(0),
         }
     }
 
-    /// Terms without which no document can be meant, in order.
-    pub(super) fn needs(&self) -> Vec<usize> {
+    /// Returns the terms that every matching document has, in order.
+    pub(super) fn required_terms(&self) -> Vec<usize> {
         match self {
             Self::Has(term) => vec![*term],
             Self::Phrase(terms) => distinct(terms.iter().map(|(term, _)| *term).collect()),
             Self::Lacks(_) | Self::NoPhrase(_) => Vec::new(),
-            Self::All(all) => distinct(all.iter().flat_map(Self::needs).collect()),
+            Self::All(all) => distinct(all.iter().flat_map(Self::required_terms).collect()),
             Self::Any(any) => {
-                let mut needs = any.iter().map(Self::needs);
+                let mut needs = any.iter().map(Self::required_terms);
                 let first = needs.next().unwrap_or_default();
                 needs.fold(first, |mut common, other| {
                     common.retain(|term| other.binary_search(term).is_ok());
@@ -142,30 +144,30 @@ fn distinct(mut terms: Vec<usize>) -> Vec<usize> {
 
 /// A term of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Term {
+pub(super) struct QueryTerm {
     pub(super) term: String,
-    /// How often it stands there.
+    /// Occurrences in the query.
     pub(super) times: u32,
-    /// Whether documents are wanted for it, and not just against it.
+    /// True if the term occurs unnegated.
     pub(super) wanted: bool,
 }
 
-/// A query in the terms of an index.
+/// A query translated to terms of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Plan {
-    pub(super) terms: Vec<Term>,
-    pub(super) condition: Condition,
-    /// Whether it matters where terms stand.
+pub(super) struct QueryPlan {
+    pub(super) terms: Vec<QueryTerm>,
+    pub(super) condition: DocCondition,
+    /// True if the query needs positions.
     pub(super) has_phrases: bool,
 }
 
-impl Plan {
-    /// The plan of a query; there is none for one without terms.
+impl QueryPlan {
+    /// Builds the plan of a query; `None` if the query has no terms.
     pub(super) fn new(query: &Query, analyzer: &Analyzer) -> Option<Self> {
         let mut planner = Planner {
             analyzer,
             terms: Vec::new(),
-            known: HashMap::new(),
+            term_indexes: HashMap::new(),
             has_phrases: false,
         };
         let condition = planner.condition(&query.0, true)?;
@@ -179,51 +181,51 @@ impl Plan {
 
 struct Planner<'a> {
     analyzer: &'a Analyzer,
-    terms: Vec<Term>,
-    /// Where a term is among them.
-    known: HashMap<String, usize>,
+    terms: Vec<QueryTerm>,
+    /// The index of a term in `terms`.
+    term_indexes: HashMap<String, usize>,
     has_phrases: bool,
 }
 
 impl Planner<'_> {
-    /// The condition of a form, or of its opposite. There is none where no term is left, and what is put together is so without it.
-    fn condition(&mut self, form: &Form, wanted: bool) -> Option<Condition> {
+    /// Returns the condition of an expression, or of its negation. `None` if no term is left; combinations omit it.
+    fn condition(&mut self, form: &QueryExpr, wanted: bool) -> Option<DocCondition> {
         match form {
-            Form::Text(text) => {
-                let terms = self.placed(text, wanted).into_iter();
-                Self::one_of(
+            QueryExpr::Text(text) => {
+                let terms = self.add_terms(text, wanted).into_iter();
+                Self::combine(
                     terms
                         .map(|(term, _)| {
                             if wanted {
-                                Condition::Has(term)
+                                DocCondition::Has(term)
                             } else {
-                                Condition::Lacks(term)
+                                DocCondition::Lacks(term)
                             }
                         })
                         .collect(),
                     wanted,
                 )
             }
-            Form::Phrase(text) => {
-                let mut terms = self.placed(text, wanted);
+            QueryExpr::Phrase(text) => {
+                let mut terms = self.add_terms(text, wanted);
                 let first = terms.first()?.1;
                 for (_, position) in &mut terms {
                     *position -= first;
                 }
                 self.has_phrases = true;
                 Some(if wanted {
-                    Condition::Phrase(terms)
+                    DocCondition::Phrase(terms)
                 } else {
-                    Condition::NoPhrase(terms)
+                    DocCondition::NoPhrase(terms)
                 })
             }
-            Form::Not(form) => self.condition(form, !wanted),
-            Form::Any(forms) => Self::one_of(self.conditions(forms, wanted), wanted),
-            Form::All(forms) => Self::one_of(self.conditions(forms, wanted), !wanted),
+            QueryExpr::Not(form) => self.condition(form, !wanted),
+            QueryExpr::Any(forms) => Self::combine(self.conditions(forms, wanted), wanted),
+            QueryExpr::All(forms) => Self::combine(self.conditions(forms, wanted), !wanted),
         }
     }
 
-    fn conditions(&mut self, forms: &[Form], wanted: bool) -> Vec<Condition> {
+    fn conditions(&mut self, forms: &[QueryExpr], wanted: bool) -> Vec<DocCondition> {
         let conditions = forms.iter().map(|form| self.condition(form, wanted));
         conditions
             .collect::<Vec<_>>()
@@ -232,22 +234,22 @@ impl Planner<'_> {
             .collect()
     }
 
-    fn one_of(mut conditions: Vec<Condition>, any: bool) -> Option<Condition> {
+    fn combine(mut conditions: Vec<DocCondition>, any: bool) -> Option<DocCondition> {
         match conditions.len() {
             0 | 1 => conditions.pop(),
-            _ if any => Some(Condition::Any(conditions)),
-            _ => Some(Condition::All(conditions)),
+            _ if any => Some(DocCondition::Any(conditions)),
+            _ => Some(DocCondition::All(conditions)),
         }
     }
 
-    /// The terms of a text with their positions.
-    fn placed(&mut self, text: &str, wanted: bool) -> Vec<(usize, u32)> {
+    /// Adds the terms of a text. Returns their indexes and positions.
+    fn add_terms(&mut self, text: &str, wanted: bool) -> Vec<(usize, u32)> {
         let mut placed = Vec::new();
-        let (terms, known) = (&mut self.terms, &mut self.known);
-        let Ok(()) = self.analyzer.terms(text, |term, place: Place| {
+        let (terms, known) = (&mut self.terms, &mut self.term_indexes);
+        let Ok(()) = self.analyzer.terms(text, |term, place: TermPlace| {
             let at = known.get(term).copied().unwrap_or_else(|| {
                 known.insert(term.to_owned(), terms.len());
-                terms.push(Term {
+                terms.push(QueryTerm {
                     term: term.to_owned(),
                     times: 0,
                     wanted: false,
@@ -269,14 +271,14 @@ mod tests {
     use crate::text::TextOptions;
     use rung_edn::read;
 
-    fn plan(text: &str) -> Option<Plan> {
+    fn plan(text: &str) -> Option<QueryPlan> {
         let query = Query::from_edn(&read(text).unwrap()).unwrap();
-        Plan::new(&query, &Analyzer::new(TextOptions::default()))
+        QueryPlan::new(&query, &Analyzer::new(TextOptions::default()))
     }
 
     #[test]
     fn what_is_denied_is_denied_of_terms() {
-        use Condition::{All, Any, Has, Lacks};
+        use DocCondition::{All, Any, Has, Lacks};
         let plan = plan(r#"[:not [:and "red" [:not "fox dog"] [:or "red" "cat"]]]"#).unwrap();
         let expected = Any(vec![
             Lacks(0),
@@ -294,7 +296,7 @@ mod tests {
         assert_eq!(plan(r#""the""#), None);
         assert_eq!(plan(r#"[:and "" [:not "of"] {:phrase "in the"}]"#), None);
         let plan = plan(r#"[:and "the" {:phrase "cat in the hat"} [:not ""]]"#).unwrap();
-        assert_eq!(plan.condition, Condition::Phrase(vec![(0, 0), (1, 3)]));
+        assert_eq!(plan.condition, DocCondition::Phrase(vec![(0, 0), (1, 3)]));
     }
 
     #[test]
@@ -309,7 +311,7 @@ mod tests {
             ),
             (r#"[:or "red" [:not "fox"]]"#, 0),
         ] {
-            assert_eq!(plan(text).unwrap().condition.least(), least, "{text}");
+            assert_eq!(plan(text).unwrap().condition.min_terms(), least, "{text}");
         }
     }
 
@@ -318,19 +320,19 @@ mod tests {
         for (text, message) in [
             (
                 "1",
-                "what is searched for is a text, a map or a vector, not 1",
+                "a search expression is a string, a map or a vector, not 1",
             ),
             ("[]", "[] does not begin with :and, :or or :not"),
             (r#"["red" "fox"]"#, r#"["red" "fox"] does not begin with"#),
-            ("[:and]", "[:and] is of nothing"),
+            ("[:and]", "[:and] is empty"),
             (
                 r#"[:not "a" "b"]"#,
-                r#"[:not "a" "b"]: :not is of one thing"#,
+                r#"[:not "a" "b"]: :not takes one expression"#,
             ),
             ("{}", "{} is neither {:term"),
-            (r#"{:fuzzy "x"}"#, ":fuzzy is not searched for"),
-            ("{:phrase 1}", ":phrase is a text, not 1"),
-            ("[:or :empty]", "what is searched for is a text"),
+            (r#"{:fuzzy "x"}"#, ":fuzzy is not a search key"),
+            ("{:phrase 1}", ":phrase must be a string, not 1"),
+            ("[:or :empty]", "a search expression is a string"),
         ] {
             let error = Query::from_edn(&read(text).unwrap()).unwrap_err();
             assert!(error.to_string().starts_with(message), "{text}: {error}");

@@ -1,15 +1,15 @@
-//! What is kept, and under which keys. All of an index lies in one table; the first byte of a key says what a row is.
+//! The rows of a text index. All rows are in one table; the first byte of a key is the kind of the row.
 //!
 //! | key | row |
 //! | --- | --- |
 //! | `o` | the options, as EDN |
 //! | `c` | the [`Counters`] |
-//! | `r` reference, or `R` its digest where it is long | the document's number |
+//! | `r` reference, or `R` its digest if it is long | the document's number |
 //! | `d` document | its reference |
 //! | `x` document | its text |
-//! | `f` document, the last term of a part | terms of the document, and where they stand |
-//! | `t` term in letters | its number, and how many documents have it |
-//! | `i` term | the term in letters |
+//! | `f` document, the last term of a part | terms of the document, and their positions |
+//! | `t` text of a term | its number, and how many documents have it |
+//! | `i` term | the text of the term |
 //! | `p` term, a bound of document numbers | documents that have the term |
 
 use rung_kv::{Batch, MAX_KEY_BYTES, Table, View};
@@ -18,18 +18,18 @@ use sha2::{Digest as _, Sha256};
 use super::options::TextOptions;
 use crate::{Error, Result};
 
-/// The number of a document. A document that is added again has a new one, and none is given twice.
+/// The number of a document. A document that is added again gets a new one, and no number is used twice.
 pub(super) type DocId = u32;
 /// The number of a term.
 pub(super) type TermId = u32;
 
-/// The bound of the last block of a term, which grows; no document has this number.
+/// The bound of the last block of a term, which can grow; no document has this number.
 pub(super) const NO_DOC: DocId = DocId::MAX;
 
 pub(super) const OPTIONS: &[u8] = b"o";
 const COUNTERS: &[u8] = b"c";
 
-/// A kind of rows whose key goes on with numbers.
+/// Returns a key of a kind of rows and numbers.
 fn numbered<const N: usize>(kind: u8, numbers: &[u32]) -> [u8; N] {
     let mut key = [kind; N];
     for (place, number) in key[1..].as_chunks_mut().0.iter_mut().zip(numbers) {
@@ -42,14 +42,14 @@ pub(super) fn doc_key(doc: DocId) -> [u8; 5] {
     numbered(b'd', &[doc])
 }
 
-/// What every document's key begins with.
+/// The prefix of the keys of documents.
 pub(super) const DOCS: &[u8] = b"d";
 
 pub(super) fn text_key(doc: DocId) -> [u8; 5] {
     numbered(b'x', &[doc])
 }
 
-/// What the keys of all parts of a document begin with.
+/// Returns the prefix of the keys of a document's parts.
 pub(super) fn parts_key(doc: DocId) -> [u8; 5] {
     numbered(b'f', &[doc])
 }
@@ -58,7 +58,7 @@ pub(super) fn part_key(doc: DocId, last: TermId) -> [u8; 9] {
     numbered(b'f', &[doc, last])
 }
 
-pub(super) fn letters_key(term: TermId) -> [u8; 5] {
+pub(super) fn term_text_key(term: TermId) -> [u8; 5] {
     numbered(b'i', &[term])
 }
 
@@ -66,7 +66,7 @@ pub(super) fn block_key(term: TermId, bound: DocId) -> [u8; 9] {
     numbered(b'p', &[term, bound])
 }
 
-/// The last number of a key.
+/// Returns the last number of a key.
 pub(super) fn last_number(key: &[u8]) -> Result<u32> {
     let bytes = key.last_chunk().ok_or_else(|| Error::corrupt("key"))?;
     Ok(u32::from_be_bytes(*bytes))
@@ -84,7 +84,7 @@ pub(super) fn reference_key(reference: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A number in as few bytes as it needs, seven bits a byte.
+/// Appends a number as LEB128.
 pub(super) fn put_number(mut number: u32, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);
@@ -93,7 +93,7 @@ pub(super) fn put_number(mut number: u32, out: &mut Vec<u8>) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Takes a number off the front of some bytes.
+/// Takes a LEB128 number from the front of `bytes`.
 #[inline]
 pub(super) fn take_number(bytes: &mut &[u8]) -> Result<u32> {
     // Most are small.
@@ -119,14 +119,14 @@ fn take_long_number(bytes: &mut &[u8]) -> Result<u32> {
     Err(Error::corrupt("number"))
 }
 
-/// What an index counts.
+/// The counters of an index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counters {
-    /// Documents that are there.
+    /// The number of documents.
     pub(super) docs: u32,
-    /// Numbers of documents that were given.
+    /// The last document number that was assigned.
     pub(super) doc_ids: DocId,
-    /// Numbers of terms that were given.
+    /// The last term number that was assigned.
     pub(super) term_ids: TermId,
 }
 
@@ -142,7 +142,7 @@ impl Counters {
         })
     }
 
-    /// The number of a document that comes in.
+    /// Assigns the number of a new document.
     pub(super) fn new_doc(&mut self) -> Result<DocId> {
         let doc = self.doc_ids.checked_add(1).filter(|doc| *doc < NO_DOC);
         self.doc_ids = doc.ok_or(Error::Full)?;
@@ -150,7 +150,7 @@ impl Counters {
         Ok(self.doc_ids)
     }
 
-    /// The number of a term that was not there.
+    /// Assigns the number of a new term.
     pub(super) fn new_term(&mut self) -> Result<TermId> {
         self.term_ids = self.term_ids.checked_add(1).ok_or(Error::Full)?;
         Ok(self.term_ids)
@@ -172,15 +172,15 @@ pub(super) fn read_options(row: &[u8]) -> Result<TextOptions> {
     options.ok_or_else(|| Error::corrupt("description of an index"))
 }
 
-/// A term as the index knows it.
+/// The entry of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct TermEntry {
     pub(super) id: TermId,
-    /// Documents that have it.
+    /// The number of documents that have it.
     pub(super) docs: u32,
 }
 
-impl Known {
+impl TermEntry {
     pub(super) fn read(view: View<'_>, table: Table, term: &str) -> Result<Option<Self>> {
         let Some(mut row) = view.get(table, &term_key(term))? else {
             return Ok(None);
@@ -199,13 +199,13 @@ impl Known {
     }
 }
 
-/// The number of the document of a reference.
+/// Returns the number of the document of a reference.
 pub(super) fn doc_of(view: View<'_>, table: Table, reference: &[u8]) -> Result<Option<DocId>> {
     let row = view.get(table, &reference_key(reference))?;
     row.map(last_number).transpose()
 }
 
-/// The reference of a document.
+/// Returns the reference of a document.
 pub(super) fn reference_of(view: View<'_>, table: Table, doc: DocId) -> Result<&[u8]> {
     let row = view.get(table, &doc_key(doc))?;
     row.ok_or_else(|| Error::corrupt("document"))

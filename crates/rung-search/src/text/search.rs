@@ -1,53 +1,53 @@
-//! How documents are found and ranked.
+//! Search and ranking of documents.
 //!
-//! Documents that have more of the wanted terms come before those that have fewer, whatever their scores; among those that have as many,
-//! the greater score is first, then the document that came first. The cursors of all wanted terms go through the documents together. Once as
-//! many are found as are asked for, a document must have as many terms as the worst of them: whatever can only have fewer is
-//! passed over without a look, and so are blocks in which nothing weighs enough.
+//! Documents that have more of the wanted terms come before those that have fewer, whatever their scores; among those with
+//! equally many, the greater score is first, then the older document. The cursors of all wanted terms advance together. Once
+//! the requested number is found, a document must have as many terms as the worst of them: documents with fewer are
+//! skipped, and so are blocks in which no weight is large enough.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use rung_kv::{Table, View};
 
-use super::analyze::Place;
+use super::analyze::TermPlace;
 use super::options::SearchOptions;
-use super::postings::{Cursor, weight_of_times};
-use super::proximity::{self, Stands};
-use super::query::{Condition, Plan};
+use super::postings::{PostingCursor, weight_of_times};
+use super::proximity::{self, TermPositions};
+use super::query::{DocCondition, QueryPlan};
 use super::rows::{
-    Counters, DOCS, DocId, Known, NO_DOC, TermId, last_number, reference_of, text_key,
+    Counters, DOCS, DocId, NO_DOC, TermEntry, TermId, last_number, reference_of, text_key,
 };
-use super::{Hit, forward};
+use super::{TextHit, forward};
 use crate::{Error, Result};
 
-/// The score of a document that has none of the wanted terms, and was found for what it lacks.
+/// The score of a document that has none of the wanted terms, and matches because it lacks others.
 const WITHOUT_TERMS: f64 = 0.1;
 
-/// Documents after which is asked whether to go on.
-const STRIDE: u32 = 256;
+/// Documents between two calls of `step`.
+const STEP_INTERVAL: u32 = 256;
 
-/// A term of the query that the index knows.
-struct Searched<'t> {
-    /// Its place in the plan.
-    at: usize,
+/// A term of the query that the index has.
+struct SearchTerm<'t> {
+    /// Its index in the plan.
+    plan_index: usize,
     id: TermId,
     wanted: bool,
-    /// What it is worth in this query: the rarer, the more.
+    /// Its weight in this query: greater for rarer terms.
     weight: f64,
-    cursor: Cursor<'t>,
+    cursor: PostingCursor<'t>,
 }
 
-/// A document that was found. The greater is the better.
+/// A found document, ordered by rank. Greater is better.
 #[derive(Debug, Clone, Copy)]
-struct Ranked {
+struct RankedDoc {
     hits: usize,
     score: f64,
     doc: DocId,
     unique: u32,
 }
 
-impl Ord for Ranked {
+impl Ord for RankedDoc {
     fn cmp(&self, other: &Self) -> Ordering {
         let hits = self.hits.cmp(&other.hits);
         let score = self.score.total_cmp(&other.score);
@@ -55,56 +55,56 @@ impl Ord for Ranked {
     }
 }
 
-impl PartialOrd for Ranked {
+impl PartialOrd for RankedDoc {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Ranked {
+impl PartialEq for RankedDoc {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Ranked {}
+impl Eq for RankedDoc {}
 
-/// Which references are meant.
+/// A filter of references.
 pub type Filter<'f> = &'f dyn Fn(&[u8]) -> bool;
 
-/// A search under way.
-pub(super) struct Search<'t, 'q, E> {
+/// A running search.
+pub(super) struct TextSearch<'t, 'q, E> {
     view: View<'t>,
     table: Table,
-    plan: &'q Plan,
+    plan: &'q QueryPlan,
     filter: Option<Filter<'q>>,
     step: &'q dyn Fn() -> Result<(), E>,
-    terms: Vec<Searched<'t>>,
-    /// Which terms of the plan the document has that is looked at.
+    terms: Vec<SearchTerm<'t>>,
+    /// For each term of the plan, true if the current document has it.
     present: Vec<bool>,
     steps: u32,
 }
 
-impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
+impl<'t, 'q, E: From<Error>> TextSearch<'t, 'q, E> {
     pub(super) fn new(
         view: View<'t>,
         table: Table,
-        plan: &'q Plan,
+        plan: &'q QueryPlan,
         filter: Option<Filter<'q>>,
         step: &'q dyn Fn() -> Result<(), E>,
     ) -> Result<Self> {
         let all = f64::from(Counters::read(view, table)?.docs);
         let mut terms = Vec::new();
         for (at, term) in plan.terms.iter().enumerate() {
-            let Some(known) = Known::read(view, table, &term.term)? else {
+            let Some(known) = TermEntry::read(view, table, &term.term)? else {
                 continue;
             };
-            terms.push(Searched {
-                at,
+            terms.push(SearchTerm {
+                plan_index: at,
                 id: known.id,
                 wanted: term.wanted,
                 weight: weight_of_times(term.times) * (all / f64::from(known.docs)).log10(),
-                cursor: Cursor::new(view, table, known.id)?,
+                cursor: PostingCursor::new(view, table, known.id)?,
             });
         }
         Ok(Self {
@@ -119,9 +119,9 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
         })
     }
 
-    /// The best documents, the best first. `near` says whether it is known where words stand, and
-    /// those are better in which they are near to each other.
-    pub(super) fn run(mut self, options: &SearchOptions, near: bool) -> Result<Vec<Hit>, E> {
+    /// Returns the best documents, the best first. `near` is true if the index has positions; then documents are
+    /// ranked by proximity, too.
+    pub(super) fn run(mut self, options: &SearchOptions, near: bool) -> Result<Vec<TextHit>, E> {
         let top = options.top;
         if top == 0 {
             return Ok(Vec::new());
@@ -131,13 +131,13 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
         } else {
             top
         };
-        let least = self.plan.condition.least();
-        let mut found = self.ranked(many, least)?;
+        let least = self.plan.condition.min_terms();
+        let mut found = self.best_docs(many, least)?;
         if near {
-            found = self.nearest(&found, options)?;
+            found = self.rank_by_proximity(&found, options)?;
         }
         if least == 0 && found.len() < top {
-            self.others(top, &mut found)?;
+            self.add_without_terms(top, &mut found)?;
         }
         found
             .iter()
@@ -147,16 +147,16 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
 
     fn step(&mut self) -> Result<(), E> {
         self.steps = self.steps.wrapping_add(1);
-        if self.steps.is_multiple_of(STRIDE) {
+        if self.steps.is_multiple_of(STEP_INTERVAL) {
             (self.step)()?;
         }
         Ok(())
     }
 
-    /// The best of those that have a wanted term.
-    fn ranked(&mut self, many: usize, least: usize) -> Result<Vec<Ranked>, E> {
-        let mut best: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
-        // Where each of the wanted terms is, the one that is furthest behind first.
+    /// Returns the best documents that have a wanted term.
+    fn best_docs(&mut self, many: usize, least: usize) -> Result<Vec<RankedDoc>, E> {
+        let mut best: BinaryHeap<Reverse<RankedDoc>> = BinaryHeap::new();
+        // The document and index of each wanted term's cursor, the smallest document first.
         let mut going: Vec<(DocId, usize)> = Vec::new();
         for (term, searched) in self.terms.iter().enumerate() {
             if searched.wanted {
@@ -170,7 +170,7 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
             going.truncate(ended);
             let worst = best.peek().filter(|_| best.len() >= many).map(|one| one.0);
             let needed = worst.map_or(least, |worst| worst.hits).max(1);
-            // No document before this one has enough of them.
+            // No document before this one has enough of the terms.
             let Some(&(doc, _)) = going.get(needed - 1) else {
                 break;
             };
@@ -182,9 +182,9 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
             let (here, further) = going.split_at_mut(hits);
             if let Some(worst) = worst
                 && hits == worst.hits
-                && self.most(here) <= worst.score
+                && self.max_score(here) <= worst.score
             {
-                // Nor has another one up to the end of a block, or to where a further term joins in.
+                // Neither has another one up to the end of a block, or to the next document of a further term.
                 let bounds = here
                     .iter()
                     .map(|(_, term)| self.terms[*term].cursor.bound());
@@ -193,7 +193,7 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
                 self.advance(here, next.min(bound))?;
                 continue;
             }
-            let one = self.scored(here, doc);
+            let one = self.score_doc(here, doc);
             if worst.is_none_or(|worst| one > worst) && self.accepts(doc)? {
                 best.push(Reverse(one));
                 if best.len() > many {
@@ -206,7 +206,7 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
         Ok(best.map(|Reverse(one)| one).collect())
     }
 
-    /// Brings terms to a document or the first one after it.
+    /// Advances cursors to a document or the first one after it.
     fn advance(&mut self, going: &mut [(DocId, usize)], doc: DocId) -> Result<()> {
         for (here, term) in going {
             let cursor = &mut self.terms[*term].cursor;
@@ -216,14 +216,16 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
         Ok(())
     }
 
-    /// No score of these terms is greater in their blocks.
-    fn most(&self, here: &[(DocId, usize)]) -> f64 {
+    /// Returns an upper bound of the score of these terms in their current blocks.
+    fn max_score(&self, here: &[(DocId, usize)]) -> f64 {
         let terms = here.iter().map(|(_, term)| &self.terms[*term]);
-        terms.map(|term| term.weight * term.cursor.most()).sum()
+        terms
+            .map(|term| term.weight * term.cursor.max_weight())
+            .sum()
     }
 
-    /// The document that all of these terms have come to, which is the one that is looked at from now on.
-    fn scored(&mut self, here: &[(DocId, usize)], doc: DocId) -> Ranked {
+    /// Scores the document that the cursors of these terms are at, and makes it the current one.
+    fn score_doc(&mut self, here: &[(DocId, usize)], doc: DocId) -> RankedDoc {
         let (mut score, mut unique) = (0.0, 0);
         self.present.fill(false);
         for (_, term) in here {
@@ -232,9 +234,9 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
                 score += term.weight * posting.weight();
                 unique = posting.unique;
             }
-            self.present[term.at] = true;
+            self.present[term.plan_index] = true;
         }
-        Ranked {
+        RankedDoc {
             hits: here.len(),
             score,
             doc,
@@ -242,16 +244,20 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
         }
     }
 
-    /// Of those that have equally many terms, in the order of nearness, as many as are asked for.
-    fn nearest(&mut self, found: &[Ranked], options: &SearchOptions) -> Result<Vec<Ranked>, E> {
-        let mut nearest: Vec<Ranked> = Vec::new();
+    /// Orders documents with equally many terms by proximity, and returns the requested number.
+    fn rank_by_proximity(
+        &mut self,
+        found: &[RankedDoc],
+        options: &SearchOptions,
+    ) -> Result<Vec<RankedDoc>, E> {
+        let mut nearest: Vec<RankedDoc> = Vec::new();
         for tier in found.chunk_by(|one, other| one.hits == other.hits) {
             let wanted = options.top - nearest.len();
             let looked_at = wanted.saturating_mul(options.proximity_expansion);
             let mut tier = tier[..tier.len().min(looked_at)].to_vec();
             for one in &mut tier {
                 self.step()?;
-                one.score = self.nearness(one, options.proximity_max_dist)?;
+                one.score = self.proximity_score(one, options.proximity_max_dist)?;
             }
             tier.sort_unstable_by_key(|one| Reverse(*one));
             tier.truncate(wanted);
@@ -260,12 +266,12 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
         Ok(nearest)
     }
 
-    fn nearness(&self, one: &Ranked, max_dist: u32) -> Result<f64> {
+    fn proximity_score(&self, one: &RankedDoc, max_dist: u32) -> Result<f64> {
         let mut places = Vec::new();
         let mut terms = Vec::with_capacity(self.terms.len());
         for term in self.terms.iter().filter(|term| term.wanted) {
-            forward::places(self.view, self.table, one.doc, term.id, &mut places)?;
-            terms.push(Stands {
+            forward::read_places(self.view, self.table, one.doc, term.id, &mut places)?;
+            terms.push(TermPositions {
                 weight: term.weight,
                 positions: places.iter().map(|place| place.position).collect(),
             });
@@ -273,10 +279,10 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
         Ok(proximity::score(&terms, one.unique, max_dist))
     }
 
-    /// Adds documents that have none of the wanted terms, up to as many as are asked for.
-    fn others(&mut self, top: usize, found: &mut Vec<Ranked>) -> Result<(), E> {
+    /// Adds documents that have none of the wanted terms, up to the requested number.
+    fn add_without_terms(&mut self, top: usize, found: &mut Vec<RankedDoc>) -> Result<(), E> {
         for term in &mut self.terms {
-            term.cursor = Cursor::new(self.view, self.table, term.id)?;
+            term.cursor = PostingCursor::new(self.view, self.table, term.id)?;
         }
         for pair in self.view.prefix(self.table, DOCS).map_err(Error::from)? {
             self.step()?;
@@ -290,7 +296,7 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
             if has_wanted || !self.accepts(doc)? {
                 continue;
             }
-            found.push(Ranked {
+            found.push(RankedDoc {
                 hits: 0,
                 score: WITHOUT_TERMS,
                 doc,
@@ -303,13 +309,13 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
         Ok(())
     }
 
-    /// Whether a document is meant, of which the wanted terms are known that it has.
+    /// Returns true if a document matches. Its wanted terms must be in `present` already.
     fn accepts(&mut self, doc: DocId) -> Result<bool> {
         for term in self.terms.iter_mut().filter(|term| !term.wanted) {
             term.cursor.seek(doc)?;
-            self.present[term.at] = term.cursor.doc() == doc;
+            self.present[term.plan_index] = term.cursor.doc() == doc;
         }
-        if !self.holds(&self.plan.condition, doc)? {
+        if !self.matches(&self.plan.condition, doc)? {
             return Ok(false);
         }
         match self.filter {
@@ -318,23 +324,23 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
         }
     }
 
-    fn holds(&self, condition: &Condition, doc: DocId) -> Result<bool> {
+    fn matches(&self, condition: &DocCondition, doc: DocId) -> Result<bool> {
         Ok(match condition {
-            Condition::Has(term) => self.present[*term],
-            Condition::Lacks(term) => !self.present[*term],
-            Condition::Phrase(phrase) => self.has_phrase(phrase, doc)?,
-            Condition::NoPhrase(phrase) => !self.has_phrase(phrase, doc)?,
-            Condition::All(all) => {
+            DocCondition::Has(term) => self.present[*term],
+            DocCondition::Lacks(term) => !self.present[*term],
+            DocCondition::Phrase(phrase) => self.has_phrase(phrase, doc)?,
+            DocCondition::NoPhrase(phrase) => !self.has_phrase(phrase, doc)?,
+            DocCondition::All(all) => {
                 for one in all {
-                    if !self.holds(one, doc)? {
+                    if !self.matches(one, doc)? {
                         return Ok(false);
                     }
                 }
                 true
             }
-            Condition::Any(any) => {
+            DocCondition::Any(any) => {
                 for one in any {
-                    if self.holds(one, doc)? {
+                    if self.matches(one, doc)? {
                         return Ok(true);
                     }
                 }
@@ -347,14 +353,14 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
         if !phrase.iter().all(|(term, _)| self.present[*term]) {
             return Ok(false);
         }
-        // Where the phrase may begin.
+        // Positions where the phrase may begin.
         let mut begins: Vec<u32> = Vec::new();
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<TermPlace> = Vec::new();
         for (at, (term, distance)) in phrase.iter().enumerate() {
-            let Some(term) = self.terms.iter().find(|one| one.at == *term) else {
+            let Some(term) = self.terms.iter().find(|one| one.plan_index == *term) else {
                 return Ok(false);
             };
-            forward::places(self.view, self.table, doc, term.id, &mut places)?;
+            forward::read_places(self.view, self.table, doc, term.id, &mut places)?;
             if at == 0 {
                 begins.extend(places.iter().map(|place| place.position));
             } else {
@@ -371,9 +377,9 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
         Ok(true)
     }
 
-    /// What is said of a document that was found.
-    fn hit(&self, one: &Ranked, options: &SearchOptions, near: bool) -> Result<Hit, E> {
-        let mut hit = Hit {
+    /// Builds the hit of a found document.
+    fn hit(&self, one: &RankedDoc, options: &SearchOptions, near: bool) -> Result<TextHit, E> {
+        let mut hit = TextHit {
             reference: reference_of(self.view, self.table, one.doc)?.to_owned(),
             score: one.score,
             text: None,
@@ -391,10 +397,10 @@ impl<'t, 'q, E: From<Error>> Search<'t, 'q, E> {
         if near && options.display.has_offsets() {
             let mut places = Vec::new();
             for term in &self.terms {
-                forward::places(self.view, self.table, one.doc, term.id, &mut places)?;
+                forward::read_places(self.view, self.table, one.doc, term.id, &mut places)?;
                 if !places.is_empty() {
                     let offsets = places.iter().map(|place| place.offset as usize);
-                    let letters = self.plan.terms[term.at].term.clone();
+                    let letters = self.plan.terms[term.plan_index].term.clone();
                     hit.offsets.push((letters, offsets.collect()));
                 }
             }

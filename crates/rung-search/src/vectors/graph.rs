@@ -1,9 +1,9 @@
-//! A graph that leads to what is near: hierarchical, navigable and small-world, after Malkov and Yashunin.
+//! The hierarchical navigable small-world graph (HNSW), after Malkov and Yashunin.
 //!
-//! Every vector is on the lowest level, and few of each on the next. On a level it is linked to some that are near to it, in different
-//! directions. Whoever searches goes down from above, on each level as near as it can, and on the lowest looks around there.
+//! Every vector is on the lowest level, and a few of each level are on the next. On a level a vector is linked to near ones in
+//! different directions. A search descends from the top, as near as possible on each level, and explores the lowest level.
 //!
-//! A vector that is gone is in nobody's way: whoever was seen to link to it is linked to others, and what still does is led nowhere.
+//! When a vector is removed, the vectors that are found to link to it get other links; remaining links to it are ignored.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -11,52 +11,52 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::form::Form;
-use super::measure::Measure;
-use super::options::Made;
-use super::rows::{Id, Vectors, corrupt, links_key};
+use super::distance::DistanceMeasure;
+use super::encoding::VectorEncoding;
+use super::options::IndexConfig;
+use super::rows::{PackedVectors, VectorId, corrupt, links_key};
 use crate::{Error, Result};
 
 /// Levels, at most.
-const LEVELS: u8 = 16;
+const MAX_LEVELS: u8 = 16;
 
-/// Vectors and how far they are.
+/// A vector with its distance.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Near {
+pub(crate) struct Neighbor {
     pub(crate) distance: f32,
-    pub(crate) id: Id,
+    pub(crate) id: VectorId,
 }
 
-impl Eq for Near {}
+impl Eq for Neighbor {}
 
-impl PartialOrd for Near {
+impl PartialOrd for Neighbor {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Near {
+impl Ord for Neighbor {
     fn cmp(&self, other: &Self) -> Ordering {
         let by_distance = self.distance.total_cmp(&other.distance);
         by_distance.then(self.id.cmp(&other.id))
     }
 }
 
-/// What is asked of those that are met on the lowest level, and what is thought of going on.
-pub(crate) trait Look<E> {
-    /// Whether a vector may be found.
-    fn takes(&mut self, id: Id) -> Result<bool, E>;
+/// The callbacks of a search: filter, progress and early stop.
+pub(crate) trait SearchVisitor<E> {
+    /// Returns true if a vector may be found.
+    fn accepts(&mut self, id: VectorId) -> Result<bool, E>;
     /// Called before each step.
     fn step(&mut self) -> Result<(), E>;
-    /// Whether it is not worth going on.
-    fn is_enough(&self) -> bool;
+    /// Returns true if the search should stop.
+    fn should_stop(&self) -> bool;
 }
 
-/// Everything may be found.
-struct Everything;
+/// Accepts every vector.
+struct AcceptAll;
 
-impl Look<Error> for Everything {
-    fn takes(&mut self, _: Id) -> Result<bool> {
+impl SearchVisitor<Error> for AcceptAll {
+    fn accepts(&mut self, _: VectorId) -> Result<bool> {
         Ok(true)
     }
 
@@ -64,47 +64,51 @@ impl Look<Error> for Everything {
         Ok(())
     }
 
-    fn is_enough(&self) -> bool {
+    fn should_stop(&self) -> bool {
         false
     }
 }
 
-/// A vector's links on a level.
+/// The links of a vector on a level.
 struct Links {
-    ids: Vec<Id>,
+    ids: Vec<VectorId>,
     changed: bool,
 }
 
-/// The graph at one moment, and what is to be changed of it.
+/// The graph of a snapshot, with pending changes.
 pub(crate) struct Graph<'t> {
-    form: Form,
-    made: Made,
-    vectors: Vectors<'t>,
-    /// By level and vector; `None` where it is not there, or not any more.
-    links: FxHashMap<(u8, Id), Option<Links>>,
-    entry: Option<(u8, Id)>,
-    /// Which vectors were met by the search that is under way.
-    met: FxHashSet<Id>,
+    encoding: VectorEncoding,
+    config: IndexConfig,
+    vectors: PackedVectors<'t>,
+    /// By level and vector; `None` if the vector is not on the level, or was removed.
+    links: FxHashMap<(u8, VectorId), Option<Links>>,
+    entry: Option<(u8, VectorId)>,
+    /// The vectors that the current search has visited.
+    visited: FxHashSet<VectorId>,
 }
 
 impl<'t> Graph<'t> {
-    pub(crate) fn new(form: Form, made: Made, vectors: Vectors<'t>) -> Result<Self> {
+    pub(crate) fn new(
+        form: VectorEncoding,
+        made: IndexConfig,
+        vectors: PackedVectors<'t>,
+    ) -> Result<Self> {
         Ok(Self {
-            form,
-            made,
-            entry: vectors.rows.entry(vectors.view)?,
-            met: FxHashSet::default(),
+            encoding: form,
+            config: made,
+            entry: vectors.rows.entry_point(vectors.view)?,
+            visited: FxHashSet::default(),
             links: FxHashMap::default(),
             vectors,
         })
     }
 
-    /// Links on a level, before some are let go.
-    fn most(&self, level: u8) -> usize {
-        self.made.connectivity * if level == 0 { 2 } else { 1 }
+    /// Returns the number of links on a level, at most.
+    fn max_links(&self, level: u8) -> usize {
+        self.config.connectivity * if level == 0 { 2 } else { 1 }
     }
 
-    fn links(&mut self, level: u8, id: Id) -> Result<Option<&mut Links>> {
+    fn links(&mut self, level: u8, id: VectorId) -> Result<Option<&mut Links>> {
         let place = match self.links.entry((level, id)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(vacant) => {
@@ -118,27 +122,27 @@ impl<'t> Graph<'t> {
         Ok(place.as_mut())
     }
 
-    fn set_links(&mut self, level: u8, id: Id, ids: Vec<Id>) {
+    fn set_links(&mut self, level: u8, id: VectorId, ids: Vec<VectorId>) {
         let links = Links { ids, changed: true };
         self.links.insert((level, id), Some(links));
     }
 
-    /// The nearest on a level, the nearest first, found from some that are known.
-    fn around<E: From<Error>>(
+    /// Searches a level from some known vectors. Returns the nearest, the nearest first.
+    fn search_level<E: From<Error>>(
         &mut self,
-        measure: &Measure,
-        known: &[Near],
+        measure: &DistanceMeasure,
+        known: &[Neighbor],
         level: u8,
         width: usize,
-        look: &mut impl Look<E>,
-    ) -> Result<Vec<Near>, E> {
-        self.met.clear();
+        look: &mut impl SearchVisitor<E>,
+    ) -> Result<Vec<Neighbor>, E> {
+        self.visited.clear();
         let mut open = BinaryHeap::new();
-        let mut found: BinaryHeap<Near> = BinaryHeap::with_capacity(width + 1);
+        let mut found: BinaryHeap<Neighbor> = BinaryHeap::with_capacity(width + 1);
         for near in known {
-            if self.met.insert(near.id) {
+            if self.visited.insert(near.id) {
                 open.push(Reverse(*near));
-                if look.takes(near.id)? {
+                if look.accepts(near.id)? {
                     found.push(*near);
                 }
             }
@@ -148,7 +152,7 @@ impl<'t> Graph<'t> {
                 break;
             }
             look.step()?;
-            if look.is_enough() {
+            if look.should_stop() {
                 break;
             }
             let links = self.links(level, next.id)?;
@@ -163,29 +167,32 @@ impl<'t> Graph<'t> {
         Ok(found.into_sorted_vec())
     }
 
-    /// Looks at those that one is linked to.
+    /// Visits the vectors that a vector is linked to.
     fn expand<E: From<Error>>(
         &mut self,
-        measure: &Measure,
-        ids: &[Id],
+        measure: &DistanceMeasure,
+        ids: &[VectorId],
         width: usize,
-        (open, found): (&mut BinaryHeap<Reverse<Near>>, &mut BinaryHeap<Near>),
-        look: &mut impl Look<E>,
+        (open, found): (
+            &mut BinaryHeap<Reverse<Neighbor>>,
+            &mut BinaryHeap<Neighbor>,
+        ),
+        look: &mut impl SearchVisitor<E>,
     ) -> Result<(), E> {
         for id in ids.iter().copied() {
-            if !self.met.insert(id) {
+            if !self.visited.insert(id) {
                 continue;
             }
             let Some(vector) = self.vectors.get(id)? else {
                 continue;
             };
-            let near = Near {
+            let near = Neighbor {
                 distance: measure.distance(vector),
                 id,
             };
             if found.len() < width || found.peek().is_some_and(|worst| near < *worst) {
                 open.push(Reverse(near));
-                if look.takes(id)? {
+                if look.accepts(id)? {
                     found.push(near);
                     if found.len() > width {
                         found.pop();
@@ -196,40 +203,40 @@ impl<'t> Graph<'t> {
         Ok(())
     }
 
-    /// A place on a level to begin from, as near as the levels above lead.
-    fn descend(&mut self, measure: &Measure, to: u8) -> Result<Option<Near>> {
+    /// Descends to the level above `to`. Returns the nearest vector found, to start from.
+    fn descend(&mut self, measure: &DistanceMeasure, to: u8) -> Result<Option<Neighbor>> {
         let Some((top, id)) = self.entry else {
             return Ok(None);
         };
         let vector = self.vectors.get(id)?;
         let vector = vector.ok_or_else(|| corrupt("link to a vector"))?;
-        let mut near = Near {
+        let mut near = Neighbor {
             distance: measure.distance(vector),
             id,
         };
         for level in (to.saturating_add(1)..=top).rev() {
-            let found = self.around::<Error>(measure, &[near], level, 1, &mut Everything)?;
+            let found = self.search_level::<Error>(measure, &[near], level, 1, &mut AcceptAll)?;
             near = found.first().copied().unwrap_or(near);
         }
         Ok(Some(near))
     }
 
-    /// The nearest to a vector, the nearest first, of those that may be found.
+    /// Returns the nearest accepted vectors, the nearest first.
     pub(crate) fn nearest<E: From<Error>>(
         &mut self,
-        measure: &Measure,
+        measure: &DistanceMeasure,
         width: usize,
-        look: &mut impl Look<E>,
-    ) -> Result<Vec<Near>, E> {
+        look: &mut impl SearchVisitor<E>,
+    ) -> Result<Vec<Neighbor>, E> {
         match self.descend(measure, 0)? {
-            Some(near) => self.around(measure, &[near], 0, width, look),
+            Some(near) => self.search_level(measure, &[near], 0, width, look),
             None => Ok(Vec::new()),
         }
     }
 
-    /// Those of some, the nearest first, that are worth a link: near, and none of them nearer to another that was chosen.
-    fn choose(&mut self, near: &[Near], most: usize) -> Result<Vec<Id>> {
-        let mut chosen: Vec<(Id, Measure)> = Vec::with_capacity(most);
+    /// Chooses links from `near`, the nearest first: vectors that are not nearer to a chosen one than to the base, then others.
+    fn choose_links(&mut self, near: &[Neighbor], most: usize) -> Result<Vec<VectorId>> {
+        let mut chosen: Vec<(VectorId, DistanceMeasure)> = Vec::with_capacity(most);
         let mut left = Vec::new();
         for one in near {
             if chosen.len() == most {
@@ -238,9 +245,10 @@ impl<'t> Graph<'t> {
             let Some(vector) = self.vectors.get(one.id)? else {
                 continue;
             };
-            let apart = |(_, other): &(Id, Measure)| other.distance(vector) > one.distance;
+            let apart =
+                |(_, other): &(VectorId, DistanceMeasure)| other.distance(vector) > one.distance;
             if chosen.iter().all(apart) {
-                chosen.push((one.id, Measure::kept(self.form, vector)));
+                chosen.push((one.id, DistanceMeasure::from_stored(self.encoding, vector)));
             } else {
                 left.push(one.id);
             }
@@ -249,24 +257,24 @@ impl<'t> Graph<'t> {
         Ok(chosen.chain(left).take(most).collect())
     }
 
-    /// Adds a vector, which is in a block already.
-    pub(crate) fn link(&mut self, id: Id) -> Result<()> {
+    /// Adds a vector, which must be in a block already.
+    pub(crate) fn link(&mut self, id: VectorId) -> Result<()> {
         let Some(vector) = self.vectors.get(id)? else {
             return Ok(());
         };
-        let measure = Measure::kept(self.form, vector);
-        let level = level_of(id, self.made.connectivity);
+        let measure = DistanceMeasure::from_stored(self.encoding, vector);
+        let level = level_of(id, self.config.connectivity);
         let begin = self.descend(&measure, level)?;
-        let mut near: Vec<Near> = begin.into_iter().collect();
+        let mut near: Vec<Neighbor> = begin.into_iter().collect();
         let top = self.entry.map(|(top, _)| top);
         for on in (0..=level).rev() {
             if top.is_none_or(|top| on > top) {
                 self.set_links(on, id, Vec::new());
                 continue;
             }
-            let width = self.made.expansion_add;
-            near = self.around::<Error>(&measure, &near, on, width, &mut Everything)?;
-            let chosen = self.choose(&near, self.made.connectivity)?;
+            let width = self.config.expansion_add;
+            near = self.search_level::<Error>(&measure, &near, on, width, &mut AcceptAll)?;
+            let chosen = self.choose_links(&near, self.config.connectivity)?;
             for other in &chosen {
                 self.link_back(on, *other, id)?;
             }
@@ -278,55 +286,56 @@ impl<'t> Graph<'t> {
         Ok(())
     }
 
-    /// Adds a link. Where there are too many, some are let go: enough of them at once that it need not be done at every one.
-    fn link_back(&mut self, level: u8, from: Id, to: Id) -> Result<()> {
-        let most = self.most(level);
+    /// Adds a link. If there are too many, drops several at once, so that it is not necessary for every link.
+    fn link_back(&mut self, level: u8, from: VectorId, to: VectorId) -> Result<()> {
+        let most = self.max_links(level);
         let links = self.links(level, from)?;
         let links = links.ok_or_else(|| corrupt("vector without links"))?;
         links.ids.push(to);
         links.changed = true;
         if links.ids.len() > most + most / 4 {
             let ids = links.ids.clone();
-            let near = self.measured(from, &ids)?;
-            let chosen = self.choose(&near, most)?;
+            let near = self.sorted_neighbors(from, &ids)?;
+            let chosen = self.choose_links(&near, most)?;
             self.set_links(level, from, chosen);
         }
         Ok(())
     }
 
-    /// How far some are from a vector, the nearest first. What is gone is left out.
-    fn measured(&mut self, from: Id, ids: &[Id]) -> Result<Vec<Near>> {
+    /// Returns the distances of vectors from a vector, the nearest first. Removed vectors are omitted.
+    fn sorted_neighbors(&mut self, from: VectorId, ids: &[VectorId]) -> Result<Vec<Neighbor>> {
         let Some(vector) = self.vectors.get(from)? else {
             return Ok(Vec::new());
         };
-        let measure = Measure::kept(self.form, vector);
+        let measure = DistanceMeasure::from_stored(self.encoding, vector);
         let mut near = Vec::with_capacity(ids.len());
         for id in ids.iter().copied() {
             if let Some(vector) = self.vectors.get(id)? {
                 let distance = measure.distance(vector);
-                near.push(Near { distance, id });
+                near.push(Neighbor { distance, id });
             }
         }
         near.sort_unstable();
         Ok(near)
     }
 
-    /// Takes a vector out, which is in its block still. Whoever is seen to link to it is linked to others that are near.
-    pub(crate) fn unlink(&mut self, id: Id) -> Result<()> {
+    /// Removes a vector, which must still be in its block. Vectors that are found to link to it get links to other near ones.
+    pub(crate) fn unlink(&mut self, id: VectorId) -> Result<()> {
         let Some(vector) = self.vectors.get(id)? else {
             return Ok(());
         };
-        let measure = Measure::kept(self.form, vector);
-        for level in 0..LEVELS {
+        let measure = DistanceMeasure::from_stored(self.encoding, vector);
+        for level in 0..MAX_LEVELS {
             let Some(links) = self.links(level, id)? else {
                 break;
             };
             let ids = links.ids.clone();
-            // Whoever links to it is near to it, and so is who it could be replaced by.
-            let mut known = self.measured(id, &ids)?;
-            known.insert(0, Near { distance: 0.0, id });
-            let width = self.made.expansion_add;
-            let mut near = self.around::<Error>(&measure, &known, level, width, &mut Everything)?;
+            // Vectors that link to it are near it, and so are their possible replacements.
+            let mut known = self.sorted_neighbors(id, &ids)?;
+            known.insert(0, Neighbor { distance: 0.0, id });
+            let width = self.config.expansion_add;
+            let mut near =
+                self.search_level::<Error>(&measure, &known, level, width, &mut AcceptAll)?;
             near.extend(known);
             near.sort_unstable();
             near.dedup();
@@ -339,52 +348,56 @@ impl<'t> Graph<'t> {
                     continue;
                 }
                 let mut ids = links.ids.clone();
-                let fill = near.iter().map(|near| near.id).take(self.most(level));
+                let fill = near.iter().map(|near| near.id).take(self.max_links(level));
                 ids.extend(fill.filter(|fill| *fill != from.id));
                 ids.retain(|other| *other != id);
                 ids.sort_unstable();
                 ids.dedup();
-                let measured = self.measured(from.id, &ids)?;
-                let chosen = self.choose(&measured, self.most(level))?;
+                let measured = self.sorted_neighbors(from.id, &ids)?;
+                let chosen = self.choose_links(&measured, self.max_links(level))?;
                 self.set_links(level, from.id, chosen);
             }
         }
-        for level in 0..LEVELS {
+        for level in 0..MAX_LEVELS {
             self.links.insert((level, id), None);
         }
         Ok(())
     }
 
-    /// The rows that changed; those without a value are to be deleted.
+    /// Returns the changed rows; rows without a value must be deleted.
     pub(crate) fn into_changed(self) -> Vec<([u8; 6], Option<Vec<u8>>)> {
         let mut changed = Vec::new();
         for ((level, id), links) in self.links {
             let row = match links {
-                Some(links) if links.changed => {
-                    Some(links.ids.into_iter().flat_map(Id::to_le_bytes).collect())
-                }
+                Some(links) if links.changed => Some(
+                    links
+                        .ids
+                        .into_iter()
+                        .flat_map(VectorId::to_le_bytes)
+                        .collect(),
+                ),
                 Some(_) => continue,
                 None => None,
             };
             changed.push((links_key(level, id), row));
         }
-        // In order they are written to one page after the other.
+        // Sorted, so that pages are written one after the other.
         changed.sort_unstable();
         changed
     }
 }
 
-/// On how many levels a vector is. It looks like chance, and is always the same.
-fn level_of(id: Id, connectivity: usize) -> u8 {
+/// Returns the highest level of a vector: pseudo-random, but deterministic.
+fn level_of(id: VectorId, connectivity: usize) -> u8 {
     let mut mixed = (u64::from(id) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     mixed ^= mixed >> 31;
-    // Of the vectors on a level, one of so many is on the next.
+    // One in `connectivity` vectors of a level is on the next.
     let share = u64::MAX / u64::try_from(connectivity).unwrap_or(u64::MAX);
     let mut bound = share;
     let mut level = 0;
-    while mixed < bound && level + 1 < LEVELS {
+    while mixed < bound && level + 1 < MAX_LEVELS {
         level += 1;
         bound /= u64::try_from(connectivity).unwrap_or(u64::MAX);
     }

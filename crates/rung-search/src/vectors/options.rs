@@ -1,4 +1,4 @@
-//! How an index is made, and how it is searched.
+//! Options of vector indexes and searches.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::{Error, Result};
 /// Numbers of a vector, at most.
 pub const MAX_DIMENSIONS: usize = 65_536;
 
-/// What becomes of words that are written as keywords: each with its name.
+/// Defines an enum whose variants are written as keywords.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$of:meta])* $variant:ident $word:literal,)* }) => {
         $(#[$doc])*
@@ -17,7 +17,7 @@ macro_rules! words {
         pub enum $name { $($(#[$of])* $variant,)* }
 
         impl $name {
-            /// Its name.
+            /// Returns the name in options.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
@@ -26,7 +26,7 @@ macro_rules! words {
                 match value.as_keyword().map(|name| name.as_str()) {
                     $(Some($word) => Ok(Self::$variant),)*
                     _ => wrong(format!(
-                        concat!("{} is no ", $what, "; there are {}"), value, [$(concat!(":", $word)),*].join(", ")
+                        concat!("{} is not a ", $what, "; known are {}"), value, [$(concat!(":", $word)),*].join(", ")
                     )),
                 }
             }
@@ -35,59 +35,57 @@ macro_rules! words {
 }
 
 words! {
-    /// What is meant by far.
+    /// The distance metric.
     Metric, "metric" {
         /// The sum of the squares of the differences.
         Euclidean "euclidean",
-        /// One less the cosine of the angle.
+        /// One minus the cosine of the angle.
         Cosine "cosine",
-        /// One less the sum of the products.
+        /// One minus the dot product.
         DotProduct "dot-product",
         /// The angle between two places on a sphere, in radians; a place is its latitude and longitude in degrees.
         Haversine "haversine",
-        /// How much two distributions tell apart, after Jensen and Shannon.
+        /// The Jensen-Shannon divergence of two distributions.
         Divergence "divergence",
-        /// One less the correlation.
+        /// One minus the Pearson correlation.
         Pearson "pearson",
-        /// One less the share of what both have in what either has.
+        /// One minus the ratio of common bits to bits set in either.
         Jaccard "jaccard",
-        /// How many bits differ.
+        /// The number of bits that differ.
         Hamming "hamming",
-        /// The same as Jaccard's.
+        /// The same as `Jaccard`.
         Tanimoto "tanimoto",
-        /// One less twice what both have in what each has.
+        /// One minus twice the common bits divided by the sum of bits set in each.
         Sorensen "sorensen",
     }
 }
 
 words! {
-    /// What a number of a vector is kept as.
+    /// The stored format of a vector's numbers.
     Quantization, "quantization" {
-        /// A binary fraction of 32 bits.
+        /// A 32-bit float.
         Float "float",
-        /// The same: what is searched for is not known better than that.
+        /// A 32-bit float, too: queries have no higher precision.
         Double "double",
-        /// A binary fraction of 16 bits.
+        /// A 16-bit float.
         Float16 "float16",
-        /// A whole number of 8 bits, of a measure that its vector has.
+        /// An 8-bit integer with a scale per vector.
         Int8 "int8",
-        /// Eight bits, for metrics of bits.
+        /// Eight bits, for metrics that compare bits.
         Byte "byte",
     }
 }
 
 words! {
-    /// What a search shows.
+    /// The facts that a search shows.
     Display, "display" {
-        /// References.
         Refs "refs",
-        /// References with their distances.
         RefsAndDistances "refs+dists",
     }
 }
 
 impl Metric {
-    /// Whether it compares which bits are set.
+    /// Returns true if the metric compares bits.
     pub(crate) fn is_of_bits(self) -> bool {
         matches!(
             self,
@@ -95,33 +93,33 @@ impl Metric {
         )
     }
 
-    /// Whether what is near to something near is near, so that a graph leads there.
+    /// Returns true if the metric suits a graph: neighbours of near vectors are near.
     pub(crate) fn has_graph(self) -> bool {
         matches!(self, Self::Euclidean | Self::Cosine | Self::DotProduct)
     }
 }
 
-/// What is said of an index when it is opened. What is left out is as the index has it, or the default where it is new.
+/// The options for opening an index. A missing option is the index's own, or the default for a new index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VectorOptions {
-    /// Numbers of a vector.
+    /// Length of the vectors.
     pub dimensions: usize,
-    /// What is meant by far.
+    /// The distance metric.
     pub metric: Option<Metric>,
-    /// What a number is kept as.
+    /// The stored format of the numbers.
     pub quantization: Option<Quantization>,
-    /// How many others a vector is linked to.
+    /// The number of links of a vector.
     pub connectivity: Option<usize>,
-    /// How many are looked at to link one.
+    /// The number of candidates when a vector is linked.
     pub expansion_add: Option<usize>,
-    /// How many are looked at to find some.
+    /// The number of candidates in a search.
     pub expansion_search: Option<usize>,
-    /// The index's name.
+    /// The name of the index.
     pub domain: Option<String>,
 }
 
 impl VectorOptions {
-    /// Options that say nothing but how many numbers a vector has.
+    /// Creates options with only the length of the vectors.
     pub fn new(dimensions: usize) -> Self {
         Self {
             dimensions,
@@ -134,11 +132,11 @@ impl VectorOptions {
         }
     }
 
-    /// Reads `{:dimensions 384 :metric-type :cosine …}`.
+    /// Parses `{:dimensions 384 :metric-type :cosine …}`.
     pub fn read(value: &Value) -> Result<Self> {
         let mut options = Self::new(0);
         for (name, value) in members(value)? {
-            let number = |most| whole(name, value, most);
+            let number = |most| parse_integer(name, value, most);
             match keyword(name) {
                 "dimensions" => options.dimensions = number(MAX_DIMENSIONS)?,
                 "metric-type" => options.metric = Some(Metric::read(value)?),
@@ -148,9 +146,9 @@ impl VectorOptions {
                 "expansion-search" => options.expansion_search = Some(number(4_096)?),
                 "domain" => match value.as_str() {
                     Some(domain) => options.domain = Some(domain.to_owned()),
-                    None => return wrong(format!("{value} is no domain: it is a text")),
+                    None => return wrong(format!("{value} is not a domain; a domain is a string")),
                 },
-                _ => return wrong(format!("{name} is no option of a vector index")),
+                _ => return wrong(format!("{name} is not an option of a vector index")),
             }
         }
         if options.dimensions == 0 {
@@ -160,9 +158,9 @@ impl VectorOptions {
     }
 }
 
-/// What an index was made with.
+/// The configuration of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct IndexConfig {
     pub(crate) dimensions: usize,
     pub(crate) metric: Metric,
     pub(crate) quantization: Quantization,
@@ -171,8 +169,8 @@ pub(crate) struct Made {
     pub(crate) expansion_search: usize,
 }
 
-impl Made {
-    /// What an index is made with that is opened with these options.
+impl IndexConfig {
+    /// Creates the configuration of a new index.
     pub(crate) fn new(options: &VectorOptions) -> Result<Self> {
         let made = Self {
             dimensions: options.dimensions,
@@ -184,21 +182,21 @@ impl Made {
         };
         if !(1..=MAX_DIMENSIONS).contains(&made.dimensions) {
             return wrong(format!(
-                "a vector has between 1 and {MAX_DIMENSIONS} numbers, not {}",
+                ":dimensions must be from 1 to {MAX_DIMENSIONS}, not {}",
                 made.dimensions
             ));
         }
         if made.metric == Metric::Haversine && made.dimensions != 2 {
-            return wrong(":haversine is of places: :dimensions is 2, a latitude and a longitude");
+            return wrong(":haversine needs :dimensions 2, a latitude and a longitude");
         }
         if made.connectivity < 2 || made.expansion_add == 0 || made.expansion_search == 0 {
-            return wrong(":connectivity is 2 or more, and an expansion 1 or more");
+            return wrong(":connectivity must be at least 2, and an expansion at least 1");
         }
         Ok(made)
     }
 
-    /// What it was made with, where options do not say otherwise.
-    pub(crate) fn agree(&self, domain: &str, options: &VectorOptions) -> Result<()> {
+    /// Fails if options conflict with the configuration.
+    pub(crate) fn check_options(&self, domain: &str, options: &VectorOptions) -> Result<()> {
         let given = Self {
             dimensions: options.dimensions,
             metric: options.metric.unwrap_or(self.metric),
@@ -223,7 +221,7 @@ impl Made {
         })
     }
 
-    /// As a map, which can be read again.
+    /// Returns the configuration as a map, which [`VectorOptions::read`] accepts.
     pub(crate) fn members(&self) -> Map {
         [
             ("dimensions", number(self.dimensions)),
@@ -239,24 +237,24 @@ impl Made {
     }
 }
 
-/// A count as a value.
+/// Converts a count to a value.
 pub(crate) fn number(count: usize) -> Value {
     Value::Long(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// Whether a reference may be found.
+/// A filter of references.
 pub type Filter<'f> = &'f dyn Fn(&[u8]) -> bool;
 
-/// What is searched for, besides the vector.
+/// The options of a search.
 #[derive(Clone)]
 pub struct SearchOptions<'f> {
-    /// How many are wanted.
+    /// The number of vectors to return, at most.
     pub top: usize,
-    /// What of them is shown. Searching gives both; whoever shows them looks at this.
+    /// The facts to show. A search returns both; callers that show them read this.
     pub display: Display,
-    /// The indexes that are searched, where it is said. Whoever has several looks at this.
+    /// The domains to search; all if `None`. Read by callers that have several indexes.
     pub domains: Option<Vec<String>>,
-    /// Which references may be found.
+    /// The filter of references.
     pub filter: Option<Filter<'f>>,
 }
 
@@ -283,7 +281,7 @@ impl fmt::Debug for SearchOptions<'_> {
 }
 
 impl SearchOptions<'_> {
-    /// Reads `{:top 10 :display :refs+dists :domains ["…"]}`, or nothing.
+    /// Parses `{:top 10 :display :refs+dists :domains ["…"]}`, or nil.
     pub fn read(value: &Value) -> Result<Self> {
         let mut options = Self::default();
         if value.is_nil() {
@@ -291,7 +289,7 @@ impl SearchOptions<'_> {
         }
         for (name, value) in members(value)? {
             match keyword(name) {
-                "top" => options.top = whole(name, value, usize::MAX)?,
+                "top" => options.top = parse_integer(name, value, usize::MAX)?,
                 "display" => options.display = Display::read(value)?,
                 "domains" => {
                     let named = value.as_sequence().and_then(|domains| {
@@ -299,11 +297,13 @@ impl SearchOptions<'_> {
                         domains.map(|domain| domain.map(str::to_owned)).collect()
                     });
                     let Some(named) = named else {
-                        return wrong(format!("{value} are no domains: they are texts"));
+                        return wrong(format!(
+                            "{value} is not a list of domains; a domain is a string"
+                        ));
                     };
                     options.domains = Some(named);
                 }
-                _ => return wrong(format!("{name} is no option of a vector search")),
+                _ => return wrong(format!("{name} is not an option of a vector search")),
             }
         }
         Ok(options)
@@ -312,25 +312,25 @@ impl SearchOptions<'_> {
 
 fn members(value: &Value) -> Result<&Map> {
     let members = value.as_map();
-    members.ok_or_else(|| Error::Invalid(format!("{value} are no options: they are a map")))
+    members.ok_or_else(|| Error::Invalid(format!("{value} is not a map of options")))
 }
 
 fn keyword(name: &Value) -> &str {
     name.as_keyword().map_or("", |name| name.as_str())
 }
 
-/// A whole number from one on.
-fn whole(name: &Value, value: &Value, most: usize) -> Result<usize> {
+/// Parses an integer from 1 to `most`.
+fn parse_integer(name: &Value, value: &Value, most: usize) -> Result<usize> {
     let number = value
         .as_i64()
         .and_then(|number| usize::try_from(number).ok());
     match number {
         Some(number) if (1..=most).contains(&number) => Ok(number),
-        _ if most == usize::MAX => {
-            wrong(format!("{name} is a whole number from 1 on, not {value}"))
-        }
+        _ if most == usize::MAX => wrong(format!(
+            "{name} must be an integer of at least 1, not {value}"
+        )),
         _ => wrong(format!(
-            "{name} is a whole number from 1 to {most}, not {value}"
+            "{name} must be an integer from 1 to {most}, not {value}"
         )),
     }
 }

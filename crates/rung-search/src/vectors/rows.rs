@@ -1,8 +1,8 @@
-//! The rows of an index, all of them in one table.
+//! The rows of a vector index, all in one table.
 //!
-//! A vector has a number, and the next one the next number; none is used twice. Vectors wait in rows of their own until there are
-//! enough of them to be packed: side by side in blocks, which are read faster than so many rows, and written seldom. A block is
-//! changed by what is appended to it alone; which of its vectors are gone is another row.
+//! Vectors are numbered in sequence; no number is used twice. Vectors wait in rows of their own until there are
+//! enough to be packed into blocks, which are faster to read than single rows, and rarely written. A block is
+//! only appended to; a separate row marks its removed vectors.
 
 use std::collections::hash_map::Entry;
 use std::ops::Bound;
@@ -14,9 +14,9 @@ use sha2::{Digest as _, Sha256};
 use crate::{Error, Result};
 
 /// The number of a vector.
-pub(crate) type Id = u32;
+pub(crate) type VectorId = u32;
 
-/// Bytes of a block, about.
+/// Approximate bytes of a block.
 const BLOCK_BYTES: usize = 64 << 10;
 
 const OPTIONS: u8 = 0;
@@ -28,7 +28,7 @@ const BLOCK: u8 = 5;
 const GONE: u8 = 6;
 const LINKS: u8 = 7;
 
-/// The row of what an index was made with.
+/// The key of the index's configuration.
 pub(crate) const OPTIONS_KEY: &[u8] = &[OPTIONS];
 const STATE_KEY: &[u8] = &[STATE];
 
@@ -40,57 +40,57 @@ fn key(kind: u8, number: u32) -> [u8; 5] {
     [kind, a, b, c, d]
 }
 
-/// The row of a vector's links on a level.
-pub(crate) fn links_key(level: u8, id: Id) -> [u8; 6] {
+/// Returns the key of a vector's links on a level.
+pub(crate) fn links_key(level: u8, id: VectorId) -> [u8; 6] {
     let [a, b, c, d] = id.to_be_bytes();
     [LINKS, level, a, b, c, d]
 }
 
-/// What the rows of a reference's vectors begin with.
+/// Returns the prefix of the keys of a reference's vectors.
 fn ids_prefix(reference: &[u8]) -> [u8; 1 + DIGEST] {
     let mut prefix = [IDS; 1 + DIGEST];
     prefix[1..].copy_from_slice(&Sha256::digest(reference)[..DIGEST]);
     prefix
 }
 
-fn ids_key(reference: &[u8], id: Id) -> [u8; 5 + DIGEST] {
+fn ids_key(reference: &[u8], id: VectorId) -> [u8; 5 + DIGEST] {
     let mut key = [0; 5 + DIGEST];
     key[..=DIGEST].copy_from_slice(&ids_prefix(reference));
     key[1 + DIGEST..].copy_from_slice(&id.to_be_bytes());
     key
 }
 
-/// The number that a key ends with.
-fn id_of(key: &[u8]) -> Result<Id> {
+/// Returns the number at the end of a key.
+fn id_of(key: &[u8]) -> Result<VectorId> {
     let id = key.last_chunk().ok_or_else(|| corrupt("vector key"))?;
-    Ok(Id::from_be_bytes(*id))
+    Ok(VectorId::from_be_bytes(*id))
 }
 
 pub(crate) fn corrupt(what: &'static str) -> Error {
     Error::Store(rung_kv::Error::Corrupt(what))
 }
 
-/// A place among so many, where the machine counts further than we do.
-pub(crate) fn at(id: Id) -> usize {
+/// Converts a number to `usize`.
+pub(crate) fn to_usize(id: VectorId) -> usize {
     usize::try_from(id).unwrap_or(usize::MAX)
 }
 
-/// How far an index has come.
+/// The state of an index.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct IndexState {
     /// The number of the next vector.
-    pub(crate) next: Id,
-    /// Those below it are in blocks, and others wait.
-    pub(crate) packed: Id,
-    /// Those below it are in the graph.
-    pub(crate) linked: Id,
-    /// How many vectors there are.
+    pub(crate) next: VectorId,
+    /// Vectors below this number are in blocks, the others wait.
+    pub(crate) packed: VectorId,
+    /// Vectors below this number are in the graph.
+    pub(crate) linked: VectorId,
+    /// The number of vectors.
     pub(crate) live: u32,
-    /// How many places in blocks are of vectors that are gone.
-    pub(crate) gone: u32,
+    /// The number of removed vectors in blocks.
+    pub(crate) removed: u32,
 }
 
-impl State {
+impl IndexState {
     pub(crate) fn read(view: View<'_>, table: Table) -> Result<Self> {
         let Some(row) = view.get(table, STATE_KEY)? else {
             return Ok(Self::default());
@@ -102,11 +102,11 @@ impl State {
             return Err(corrupt("state of a vector index"));
         };
         let state = Self {
-            next: Id::from_le_bytes(next),
-            packed: Id::from_le_bytes(packed),
-            linked: Id::from_le_bytes(linked),
+            next: VectorId::from_le_bytes(next),
+            packed: VectorId::from_le_bytes(packed),
+            linked: VectorId::from_le_bytes(linked),
             live: u32::from_le_bytes(live),
-            gone: u32::from_le_bytes(gone),
+            removed: u32::from_le_bytes(gone),
         };
         if state.linked <= state.packed && state.packed <= state.next {
             Ok(state)
@@ -116,28 +116,28 @@ impl State {
     }
 
     pub(crate) fn store(&self, batch: &mut Batch<'_>, table: Table) -> Result<()> {
-        let numbers = [self.next, self.packed, self.linked, self.live, self.gone];
+        let numbers = [self.next, self.packed, self.linked, self.live, self.removed];
         let row: Vec<u8> = numbers.into_iter().flat_map(u32::to_le_bytes).collect();
         Ok(batch.put(table, STATE_KEY, &row)?)
     }
 
-    /// How many wait to be packed, or are gone since.
+    /// Returns the number of vectors that wait to be packed, including removed ones.
     pub(crate) fn waiting(&self) -> u32 {
         self.next - self.packed
     }
 }
 
-/// Where an index's rows are, and how large its vectors.
+/// The table of an index, and the size of its vectors.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rows {
+pub(crate) struct VectorRows {
     pub(crate) table: Table,
     /// Bytes of a vector.
     bytes: usize,
-    /// Vectors of a block.
+    /// Vectors per block.
     pub(crate) slots: u32,
 }
 
-impl Rows {
+impl VectorRows {
     pub(crate) fn new(table: Table, bytes: usize) -> Self {
         let slots = (BLOCK_BYTES / bytes.max(1)).clamp(1, 1_024);
         Self {
@@ -147,29 +147,29 @@ impl Rows {
         }
     }
 
-    /// Whether a reference has a vector.
-    pub(crate) fn has(&self, view: View<'_>, reference: &[u8]) -> Result<bool> {
+    /// Returns true if a reference has a vector.
+    pub(crate) fn has_reference(&self, view: View<'_>, reference: &[u8]) -> Result<bool> {
         let mut rows = view.prefix(self.table, &ids_prefix(reference))?;
         Ok(rows.next().transpose()?.is_some())
     }
 
-    /// The vectors of a reference.
-    pub(crate) fn ids(&self, view: View<'_>, reference: &[u8]) -> Result<Vec<Id>> {
+    /// Returns the vectors of a reference.
+    pub(crate) fn ids(&self, view: View<'_>, reference: &[u8]) -> Result<Vec<VectorId>> {
         let rows = view.prefix(self.table, &ids_prefix(reference))?;
         rows.map(|row| id_of(row?.0)).collect()
     }
 
-    /// The reference of a vector.
-    pub(crate) fn reference<'t>(&self, view: View<'t>, id: Id) -> Result<&'t [u8]> {
+    /// Returns the reference of a vector.
+    pub(crate) fn reference<'t>(&self, view: View<'t>, id: VectorId) -> Result<&'t [u8]> {
         let row = view.get(self.table, &key(REFERENCE, id))?;
         row.ok_or_else(|| corrupt("vector without a reference"))
     }
 
-    /// Adds a vector to those that wait.
+    /// Adds a waiting vector.
     pub(crate) fn append(
         &self,
         batch: &mut Batch<'_>,
-        state: &mut State,
+        state: &mut IndexState,
         reference: &[u8],
         kept: &[u8],
     ) -> Result<()> {
@@ -182,13 +182,13 @@ impl Rows {
         Ok(())
     }
 
-    /// Takes a vector away. What links to it, or is left of its block, is not looked at.
-    pub(crate) fn take_away(
+    /// Deletes a vector. Links to it, and the rest of its block, stay unchanged.
+    pub(crate) fn delete_vector(
         &self,
         batch: &mut Batch<'_>,
-        state: &mut State,
+        state: &mut IndexState,
         reference: &[u8],
-        id: Id,
+        id: VectorId,
     ) -> Result<()> {
         batch.delete(self.table, &ids_key(reference, id))?;
         if !batch.delete(self.table, &key(REFERENCE, id))? {
@@ -200,61 +200,66 @@ impl Rows {
             return Ok(());
         }
         let block = id / self.slots;
-        let mut gone = self.gone(batch.view(), block)?;
+        let mut gone = self.removed_bitmap(batch.view(), block)?;
         set(&mut gone, id % self.slots);
         batch.put(self.table, &key(GONE, block), &gone)?;
-        state.gone = state.gone.saturating_add(1);
+        state.removed = state.removed.saturating_add(1);
         Ok(())
     }
 
-    /// Which vectors of a block are gone.
-    fn gone(&self, view: View<'_>, block: u32) -> Result<Vec<u8>> {
+    /// Returns the bitmap of removed vectors of a block.
+    fn removed_bitmap(&self, view: View<'_>, block: u32) -> Result<Vec<u8>> {
         let row = view.get(self.table, &key(GONE, block))?;
         Ok(match self.checked_gone(row)? {
             Some(gone) => gone.to_vec(),
-            None => vec![0; at(self.slots).div_ceil(8)],
+            None => vec![0; to_usize(self.slots).div_ceil(8)],
         })
     }
 
     fn checked_gone<'t>(&self, row: Option<&'t [u8]>) -> Result<Option<&'t [u8]>> {
         match row {
-            Some(row) if row.len() != at(self.slots).div_ceil(8) => {
+            Some(row) if row.len() != to_usize(self.slots).div_ceil(8) => {
                 Err(corrupt("block of vectors"))
             }
             row => Ok(row),
         }
     }
 
-    /// The vectors that are left in the block of a vector, where nothing more is appended to it and so few are left that they are worth
-    /// being moved.
-    pub(crate) fn last_of(&self, view: View<'_>, state: &State, id: Id) -> Result<Option<Vec<Id>>> {
+    /// Returns the remaining vectors in the block of a vector, if the block is full and so few remain that moving them is
+    /// worthwhile.
+    pub(crate) fn remaining_if_sparse(
+        &self,
+        view: View<'_>,
+        state: &IndexState,
+        id: VectorId,
+    ) -> Result<Option<Vec<VectorId>>> {
         let block = id / self.slots;
         let first = block * self.slots;
         if id >= state.packed || state.packed - first < self.slots {
             return Ok(None);
         }
-        let gone = self.gone(view, block)?;
+        let gone = self.removed_bitmap(view, block)?;
         let left = (0..self.slots).filter(|slot| !is_set(&gone, *slot));
-        let left: Vec<Id> = left.map(|slot| first + slot).collect();
-        Ok((left.len() < at(self.slots).div_ceil(4)).then_some(left))
+        let left: Vec<VectorId> = left.map(|slot| first + slot).collect();
+        Ok((left.len() < to_usize(self.slots).div_ceil(4)).then_some(left))
     }
 
-    /// Lets go of a block of which nothing is left.
+    /// Deletes an empty block.
     pub(crate) fn drop_block(
         &self,
         batch: &mut Batch<'_>,
-        state: &mut State,
-        id: Id,
+        state: &mut IndexState,
+        id: VectorId,
     ) -> Result<()> {
         let block = id / self.slots;
         batch.delete(self.table, &key(BLOCK, block))?;
         batch.delete(self.table, &key(GONE, block))?;
-        state.gone = state.gone.saturating_sub(self.slots);
+        state.removed = state.removed.saturating_sub(self.slots);
         Ok(())
     }
 
-    /// Packs what waits.
-    pub(crate) fn pack(&self, batch: &mut Batch<'_>, state: &mut State) -> Result<()> {
+    /// Packs the waiting vectors.
+    pub(crate) fn pack(&self, batch: &mut Batch<'_>, state: &mut IndexState) -> Result<()> {
         while state.packed < state.next {
             let block = state.packed / self.slots;
             let first = block * self.slots;
@@ -263,11 +268,11 @@ impl Rows {
                 Some(row) => row.to_vec(),
                 None => Vec::new(),
             };
-            if vectors.len() != at(state.packed - first) * self.bytes {
+            if vectors.len() != to_usize(state.packed - first) * self.bytes {
                 return Err(corrupt("block of vectors"));
             }
-            let mut gone = self.gone(batch.view(), block)?;
-            let before = state.gone;
+            let mut gone = self.removed_bitmap(batch.view(), block)?;
+            let before = state.removed;
             for id in state.packed..end {
                 if let Some(vector) =
                     self.checked(batch.view().get(self.table, &key(WAITING, id))?)?
@@ -276,14 +281,14 @@ impl Rows {
                 } else {
                     vectors.resize(vectors.len() + self.bytes, 0);
                     set(&mut gone, id - first);
-                    state.gone = state.gone.saturating_add(1);
+                    state.removed = state.removed.saturating_add(1);
                 }
             }
             for id in state.packed..end {
                 batch.delete(self.table, &key(WAITING, id))?;
             }
             batch.put(self.table, &key(BLOCK, block), &vectors)?;
-            if state.gone > before {
+            if state.removed > before {
                 batch.put(self.table, &key(GONE, block), &gone)?;
             }
             state.packed = end;
@@ -291,34 +296,34 @@ impl Rows {
         Ok(())
     }
 
-    /// A block, from its row.
+    /// Decodes a block from its row.
     fn block<'t>(
         &self,
         view: View<'t>,
-        state: &State,
+        state: &IndexState,
         block: u32,
         vectors: &'t [u8],
-    ) -> Result<Block<'t>> {
+    ) -> Result<VectorBlock<'t>> {
         let first = block.checked_mul(self.slots);
         let all = first.and_then(|first| state.packed.checked_sub(first));
-        let all = all.map(|all| at(all.min(self.slots)) * self.bytes);
+        let all = all.map(|all| to_usize(all.min(self.slots)) * self.bytes);
         if all != Some(vectors.len()) {
             return Err(corrupt("block of vectors"));
         }
-        let gone = if state.gone > 0 {
+        let gone = if state.removed > 0 {
             self.checked_gone(view.get(self.table, &key(GONE, block))?)?
         } else {
             None
         };
-        Ok(Block { vectors, gone })
+        Ok(VectorBlock { vectors, gone })
     }
 
-    /// The vectors that are packed, in order.
-    pub(crate) fn packed<'t, E: From<Error>>(
+    /// Calls `each` with the packed vectors, in order.
+    pub(crate) fn for_each_packed<'t, E: From<Error>>(
         &self,
         view: View<'t>,
-        state: &State,
-        mut each: impl FnMut(Id, &'t [u8]) -> Result<(), E>,
+        state: &IndexState,
+        mut each: impl FnMut(VectorId, &'t [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         for row in view.prefix(self.table, &[BLOCK]).map_err(Error::from)? {
             let (key, vectors) = row.map_err(Error::from)?;
@@ -333,11 +338,11 @@ impl Rows {
         Ok(())
     }
 
-    /// The vectors that wait, in order.
+    /// Returns the waiting vectors, in order.
     pub(crate) fn waiting<'t>(
         &self,
         view: View<'t>,
-    ) -> Result<impl Iterator<Item = Result<(Id, &'t [u8])>> + use<'t>> {
+    ) -> Result<impl Iterator<Item = Result<(VectorId, &'t [u8])>> + use<'t>> {
         let rows = *self;
         let waiting = view.prefix(self.table, &[WAITING])?;
         Ok(waiting.map(move |row| {
@@ -354,13 +359,13 @@ impl Rows {
         }
     }
 
-    /// A vector from which every other can be reached, and its level.
-    pub(crate) fn entry(&self, view: View<'_>) -> Result<Option<(u8, Id)>> {
+    /// Returns the entry point of the graph, and its level.
+    pub(crate) fn entry_point(&self, view: View<'_>) -> Result<Option<(u8, VectorId)>> {
         let bounds = (
             Bound::Included(&[LINKS][..]),
             Bound::Excluded(&[LINKS + 1][..]),
         );
-        let Some(row) = view.range_back(self.table, bounds)?.next() else {
+        let Some(row) = view.range_reverse(self.table, bounds)?.next() else {
             return Ok(None);
         };
         match row?.0 {
@@ -369,57 +374,64 @@ impl Rows {
         }
     }
 
-    /// Whom a vector is linked to on a level; `None` where it is not there.
-    pub(crate) fn links(&self, view: View<'_>, level: u8, id: Id) -> Result<Option<Vec<Id>>> {
+    /// Returns the links of a vector on a level; `None` if the vector is not on it.
+    pub(crate) fn links(
+        &self,
+        view: View<'_>,
+        level: u8,
+        id: VectorId,
+    ) -> Result<Option<Vec<VectorId>>> {
         let Some(row) = view.get(self.table, &links_key(level, id))? else {
             return Ok(None);
         };
         let (ids, []) = row.as_chunks() else {
             return Err(corrupt("list of links"));
         };
-        Ok(Some(ids.iter().map(|id| Id::from_le_bytes(*id)).collect()))
+        Ok(Some(
+            ids.iter().map(|id| VectorId::from_le_bytes(*id)).collect(),
+        ))
     }
 }
 
 fn is_set(bits: &[u8], place: u32) -> bool {
-    let byte = bits.get(at(place) / 8).copied().unwrap_or_default();
+    let byte = bits.get(to_usize(place) / 8).copied().unwrap_or_default();
     byte >> (place % 8) & 1 == 1
 }
 
 fn set(bits: &mut [u8], place: u32) {
-    if let Some(byte) = bits.get_mut(at(place) / 8) {
+    if let Some(byte) = bits.get_mut(to_usize(place) / 8) {
         *byte |= 1 << (place % 8);
     }
 }
 
-/// Vectors at one moment. A block is looked up once.
-pub(crate) struct Vectors<'t> {
+/// The packed vectors of a snapshot. A block is looked up once.
+pub(crate) struct PackedVectors<'t> {
     pub(crate) view: View<'t>,
-    pub(crate) rows: Rows,
-    pub(crate) state: State,
-    blocks: FxHashMap<u32, Block<'t>>,
+    pub(crate) rows: VectorRows,
+    pub(crate) state: IndexState,
+    blocks: FxHashMap<u32, VectorBlock<'t>>,
 }
 
-/// A block that was looked up.
+/// A block.
 #[derive(Clone, Copy, Default)]
-struct Block<'t> {
+struct VectorBlock<'t> {
     vectors: &'t [u8],
     gone: Option<&'t [u8]>,
 }
 
-impl<'t> Block<'t> {
-    /// A vector; `None` where it is gone.
-    fn get(self, rows: &Rows, slot: u32) -> Option<&'t [u8]> {
+impl<'t> VectorBlock<'t> {
+    /// Returns a vector; `None` if it was removed.
+    fn get(self, rows: &VectorRows, slot: u32) -> Option<&'t [u8]> {
         if self.gone.is_some_and(|gone| is_set(gone, slot)) {
             return None;
         }
-        let from = at(slot) * rows.bytes;
+        let from = to_usize(slot) * rows.bytes;
         self.vectors.get(from..from + rows.bytes)
     }
 }
 
-impl<'t> Vectors<'t> {
-    pub(crate) fn new(view: View<'t>, rows: Rows, state: State) -> Self {
+impl<'t> PackedVectors<'t> {
+    pub(crate) fn new(view: View<'t>, rows: VectorRows, state: IndexState) -> Self {
         Self {
             view,
             rows,
@@ -428,22 +440,22 @@ impl<'t> Vectors<'t> {
         }
     }
 
-    fn block(&mut self, block: u32) -> Result<Block<'t>> {
+    fn block(&mut self, block: u32) -> Result<VectorBlock<'t>> {
         let vacant = match self.blocks.entry(block) {
             Entry::Occupied(known) => return Ok(*known.get()),
             Entry::Vacant(vacant) => vacant,
         };
         let (view, rows) = (self.view, self.rows);
-        // A block that was let go has nothing.
+        // A deleted block has no vectors.
         let block = match view.get(rows.table, &key(BLOCK, block))? {
             Some(vectors) => rows.block(view, &self.state, block, vectors)?,
-            None => Block::default(),
+            None => VectorBlock::default(),
         };
         Ok(*vacant.insert(block))
     }
 
-    /// A vector in a block; `None` where it is gone.
-    pub(crate) fn get(&mut self, id: Id) -> Result<Option<&'t [u8]>> {
+    /// Returns a vector in a block; `None` if it was removed.
+    pub(crate) fn get(&mut self, id: VectorId) -> Result<Option<&'t [u8]>> {
         if id >= self.state.packed {
             return Err(corrupt("link to a vector"));
         }

@@ -1,45 +1,45 @@
-//! How what is near is found.
+//! Nearest-neighbour search.
 
 use std::collections::BinaryHeap;
 
 use rung_kv::View;
 
-use super::graph::{Look, Near};
-use super::measure::Measure;
+use super::distance::DistanceMeasure;
+use super::graph::{Neighbor, SearchVisitor};
 use super::options::{Filter, SearchOptions};
-use super::rows::{Id, Rows, State, at};
-use super::{MEASURED, VectorIndex};
+use super::rows::{IndexState, VectorId, VectorRows, to_usize};
+use super::{MAX_EXHAUSTIVE, VectorIndex};
 use crate::{Error, Result};
 
-/// Vectors that are measured before it is asked again whether to go on.
-const STEP: u32 = 256;
+/// Vectors measured between two calls of `step`.
+const STEP_INTERVAL: u32 = 256;
 
-/// Where more than one of so many is wanted, all are measured.
-const FEW: usize = 8;
+/// If more than one in this many vectors is wanted, the search is exhaustive.
+const EXHAUSTIVE_SHARE: usize = 8;
 
-/// A vector that was found.
+/// A found vector.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Found<'t> {
-    /// What it was added under.
+pub struct VectorHit<'t> {
+    /// The reference that the vector was added with.
     pub reference: &'t [u8],
-    /// How far it is.
+    /// The distance from the query.
     pub distance: f32,
 }
 
 impl VectorIndex {
-    /// The nearest to a vector, the nearest first. A reference is found once for each of its vectors.
+    /// Returns the nearest vectors, the nearest first. A reference is found once for each of its vectors.
     ///
-    /// `step` is called now and then, and what it refuses ends the search.
+    /// `step` is called regularly; the search ends if it fails.
     pub fn search<'t, E: From<Error>>(
         &self,
         view: View<'t>,
         vector: &[f32],
         options: &SearchOptions<'_>,
         step: &dyn Fn() -> Result<(), E>,
-    ) -> Result<Vec<Found<'t>>, E> {
-        let measure = Measure::given(self.form, vector)?;
-        let state = State::read(view, self.rows.table)?;
-        let mut search = Search {
+    ) -> Result<Vec<VectorHit<'t>>, E> {
+        let measure = DistanceMeasure::from_query(self.encoding, vector)?;
+        let state = IndexState::read(view, self.rows.table)?;
+        let mut search = VectorSearch {
             view,
             rows: self.rows,
             state,
@@ -47,23 +47,23 @@ impl VectorIndex {
             step,
             filter: options.filter,
             asked: 0,
-            top: options.top.min(at(state.live)),
+            top: options.top.min(to_usize(state.live)),
             best: BinaryHeap::new(),
         };
         if search.top == 0 {
             return Ok(Vec::new());
         }
         let by_graph = state.linked > 0
-            && state.live > MEASURED
-            && search.top <= at(state.live) / FEW
-            && self.follow(&mut search)?;
+            && state.live > MAX_EXHAUSTIVE
+            && search.top <= to_usize(state.live) / EXHAUSTIVE_SHARE
+            && self.search_graph(&mut search)?;
         if !by_graph {
             search.measure_all()?;
         }
         search.measure_waiting()?;
         let best = search.best.into_sorted_vec().into_iter();
         let found = best.map(|near| {
-            Ok(Found {
+            Ok(VectorHit {
                 reference: self.rows.reference(view, near.id)?,
                 distance: near.distance,
             })
@@ -71,20 +71,23 @@ impl VectorIndex {
         found.collect::<Result<_>>().map_err(E::from)
     }
 
-    /// Searches by the graph. Whether that was enough.
-    fn follow<E: From<Error>>(&self, search: &mut Search<'_, '_, E>) -> Result<bool, E> {
+    /// Searches the graph. Returns true if it found enough.
+    fn search_graph<E: From<Error>>(
+        &self,
+        search: &mut VectorSearch<'_, '_, E>,
+    ) -> Result<bool, E> {
         let mut graph = self.graph(search.view, search.state)?;
-        let width = self.made.expansion_search.max(search.top);
-        let mut sieve = Sieve {
+        let width = self.config.expansion_search.max(search.top);
+        let mut sieve = FilteredVisitor {
             view: search.view,
             rows: search.rows,
             filter: search.filter,
             step: search.step,
             asked: 0,
-            most: MEASURED.max(search.state.live / 16),
+            most: MAX_EXHAUSTIVE.max(search.state.live / 16),
         };
         let found = graph.nearest(&search.measure, width, &mut sieve)?;
-        if sieve.is_enough() || found.len() < search.top {
+        if sieve.should_stop() || found.len() < search.top {
             return Ok(false);
         }
         search.best.extend(found.into_iter().take(search.top));
@@ -92,29 +95,29 @@ impl VectorIndex {
     }
 }
 
-/// A search under way.
-struct Search<'t, 'f, E> {
+/// A running search.
+struct VectorSearch<'t, 'f, E> {
     view: View<'t>,
-    rows: Rows,
-    state: State,
-    measure: Measure,
+    rows: VectorRows,
+    state: IndexState,
+    measure: DistanceMeasure,
     step: &'f dyn Fn() -> Result<(), E>,
     filter: Option<Filter<'f>>,
-    /// Vectors that were measured.
+    /// The number of vectors measured.
     asked: u32,
     top: usize,
     /// The nearest so far.
-    best: BinaryHeap<Near>,
+    best: BinaryHeap<Neighbor>,
 }
 
-impl<E: From<Error>> Search<'_, '_, E> {
-    /// Measures everything that is in blocks.
+impl<E: From<Error>> VectorSearch<'_, '_, E> {
+    /// Measures all vectors in blocks.
     fn measure_all(&mut self) -> Result<(), E> {
         let (view, rows, state) = (self.view, self.rows, self.state);
-        rows.packed(view, &state, |id, vector| self.measure(id, vector))
+        rows.for_each_packed(view, &state, |id, vector| self.measure(id, vector))
     }
 
-    /// Measures everything that waits.
+    /// Measures all waiting vectors.
     fn measure_waiting(&mut self) -> Result<(), E> {
         for row in self.rows.waiting(self.view)? {
             let (id, vector) = row?;
@@ -123,12 +126,12 @@ impl<E: From<Error>> Search<'_, '_, E> {
         Ok(())
     }
 
-    fn measure(&mut self, id: Id, vector: &[u8]) -> Result<(), E> {
-        if self.asked.is_multiple_of(STEP) {
+    fn measure(&mut self, id: VectorId, vector: &[u8]) -> Result<(), E> {
+        if self.asked.is_multiple_of(STEP_INTERVAL) {
             (self.step)()?;
         }
         self.asked += 1;
-        let near = Near {
+        let near = Neighbor {
             distance: self.measure.distance(vector),
             id,
         };
@@ -148,20 +151,20 @@ impl<E: From<Error>> Search<'_, '_, E> {
     }
 }
 
-/// What may be found of what the graph leads to.
-struct Sieve<'t, 'f, E> {
+/// Applies the filter to the vectors that the graph leads to.
+struct FilteredVisitor<'t, 'f, E> {
     view: View<'t>,
-    rows: Rows,
+    rows: VectorRows,
     filter: Option<Filter<'f>>,
     step: &'f dyn Fn() -> Result<(), E>,
-    /// How many were asked about.
+    /// The number of filtered vectors.
     asked: u32,
-    /// After so many it is better to measure all.
+    /// The number of filtered vectors after which an exhaustive search is better.
     most: u32,
 }
 
-impl<E: From<Error>> Look<E> for Sieve<'_, '_, E> {
-    fn takes(&mut self, id: Id) -> Result<bool, E> {
+impl<E: From<Error>> SearchVisitor<E> for FilteredVisitor<'_, '_, E> {
+    fn accepts(&mut self, id: VectorId) -> Result<bool, E> {
         let Some(filter) = self.filter else {
             return Ok(true);
         };
@@ -173,7 +176,7 @@ impl<E: From<Error>> Look<E> for Sieve<'_, '_, E> {
         (self.step)()
     }
 
-    fn is_enough(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.asked > self.most
     }
 }

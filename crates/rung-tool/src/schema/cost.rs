@@ -1,111 +1,113 @@
-//! What judging a value by a schema costs, known before it is done.
+//! The cost of checking a value against a schema, computed before it is checked.
 //!
-//! A plain schema is visited at most once per part of a value. With references a few hundred bytes can ask for
-//! more visits than there are atoms, or for a deeper stack than there is; and the `unevaluated` keywords judge
-//! everything below them several times over. Schemas with either, and large ones, have their visits counted
-//! first: by the walk a validator makes, but each pair of schema and value once, however often it would be
-//! visited. Where we are not sure what a validator does, we count more rather than less, and a reference
-//! that could be understood in two ways is declined.
+//! A schema without references is visited at most once per part of a value. With references a few hundred bytes can cause an
+//! astronomical number of visits, or overflow the stack; and the `unevaluated` keywords check
+//! everything below them several times. For schemas with either, and for large ones, the visits are counted
+//! first: by the walk that a validator makes, but each pair of schema and value once, however often a validator
+//! visits it. Where a validator's behaviour is uncertain, the count is an upper bound, and an ambiguous
+//! reference is rejected.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// Visits after which we decline.
+/// Visits, at most; more are rejected.
 const MAX_VISITS: u64 = 1_000_000;
-/// Calls within calls after which we decline, in a validator and in this walk.
+/// Depth of recursion, at most, in a validator and in this walk.
 const MAX_DEPTH: usize = 600;
-/// Objects in a schema up to which visiting all of them for each part of a value is no matter.
+/// Objects in a schema, at most, for which it is cheap to visit all of them for each part of a value.
 const PLAIN_PARTS: usize = 2_000;
-/// How often `unevaluated` keywords judge what they stand beside; measured, and rounded up.
+/// The number of times that `unevaluated` keywords check their sibling keywords; measured, and rounded up.
 const UNEVALUATED_FACTOR: u64 = 4;
 
-/// What a schema can cost.
+/// The cost class of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cost {
-    /// No more than its size times the value's.
+    /// At most the size of the schema times the size of the value.
     Plain,
-    /// More, so each value must be counted out.
+    /// Possibly more, so the visits must be counted for each value.
     Counted,
 }
 
 impl Cost {
-    /// Looks at a schema alone. An error says why none of its values could be judged.
-    pub(super) fn of(schema: &Value) -> Result<Self, String> {
-        let mut survey = Survey::default();
-        survey.look(schema, true)?;
+    /// Classifies a schema. An error says why no value can be checked against it.
+    pub(super) fn classify(schema: &Value) -> Result<Self, String> {
+        let mut survey = SchemaSurvey::default();
+        survey.visit(schema, true)?;
         if !survey.multiplies && survey.parts <= PLAIN_PARTS {
             return Ok(Self::Plain);
         }
-        // A value of no parts meets only what applies in place: circles and long chains show here. Each
+        // A value without parts meets only keywords that apply in place: this finds cycles and long chains. Each
         // part of the schema is tried, since a compiler follows references from any of them.
-        let mut count = Count::new(schema);
+        let mut count = VisitCounter::new(schema);
         each_object(schema, &mut |part| {
             count.visit(part, &Value::Null, 0).map(drop)
         })?;
         Ok(Self::Counted)
     }
 
-    /// Whether `instance` can be judged at a bearable cost.
+    /// Checks that `instance` can be validated within the limits.
     pub(super) fn check(self, schema: &Value, instance: &Value) -> Result<(), String> {
         match self {
             Self::Plain => Ok(()),
-            Self::Counted => Count::new(schema).visit(schema, instance, 0).map(drop),
+            Self::Counted => VisitCounter::new(schema)
+                .visit(schema, instance, 0)
+                .map(drop),
         }
     }
 }
 
-/// What a schema has in it, wherever it stands.
+/// The features of a schema, at any depth.
 #[derive(Default)]
-struct Survey {
+struct SchemaSurvey {
     parts: usize,
     multiplies: bool,
 }
 
-impl Survey {
-    fn look(&mut self, schema: &Value, at_root: bool) -> Result<(), String> {
+impl SchemaSurvey {
+    fn visit(&mut self, schema: &Value, at_root: bool) -> Result<(), String> {
         match schema {
             Value::Object(members) => {
                 self.parts += 1;
-                // Inside a resource of its own, `#/…` would mean another place than it does to us.
+                // Inside an embedded resource, `#/…` is relative to that resource, which is not supported here.
                 if !at_root && members.get("$id").is_some_and(Value::is_string) {
-                    return Err("a part of it has an identity of its own".to_owned());
+                    return Err("a subschema has its own `$id`".to_owned());
                 }
                 for (keyword, member) in members {
                     match keyword.as_str() {
                         "$dynamicRef" | "$recursiveRef" if member.is_string() => {
-                            return Err(format!("{keyword} is not followed"));
+                            return Err(format!("{keyword} is not supported"));
                         }
                         "$ref" | "unevaluatedProperties" | "unevaluatedItems" => {
                             self.multiplies = true;
                         }
                         _ => {}
                     }
-                    self.look(member, false)?;
+                    self.visit(member, false)?;
                 }
                 Ok(())
             }
-            Value::Array(items) => items.iter().try_for_each(|item| self.look(item, false)),
+            Value::Array(items) => items.iter().try_for_each(|item| self.visit(item, false)),
             _ => Ok(()),
         }
     }
 }
 
-struct Count<'s> {
+struct VisitCounter<'s> {
     root: &'s Value,
     /// Visits and depth below a pair of schema and value; `None` while they are being counted.
-    seen: HashMap<(*const Value, *const Value), Option<(u64, usize)>>,
+    counted: HashMap<(*const Value, *const Value), Option<(u64, usize)>>,
 }
 
-impl<'s> Count<'s> {
+impl<'s> VisitCounter<'s> {
     fn new(root: &'s Value) -> Self {
         Self {
             root,
-            seen: HashMap::new(),
+            counted: HashMap::new(),
         }
     }
 
-    /// How many visits judging `value` by `schema` takes, and how deep they go.
+    /// Returns how many visits it takes to check `value` against `schema`, and how deep they go.
     fn visit(
         &mut self,
         schema: &'s Value,
@@ -116,29 +118,29 @@ impl<'s> Count<'s> {
             return Ok((1, 1));
         };
         let pair = (std::ptr::from_ref(schema), std::ptr::from_ref(value));
-        let (visits, height) = match self.seen.get(&pair) {
+        let (visits, height) = match self.counted.get(&pair) {
             Some(Some(known)) => *known,
-            Some(None) => return Err("a reference leads back to itself".to_owned()),
+            Some(None) => return Err("a reference is circular".to_owned()),
             None => {
                 if depth > MAX_DEPTH {
-                    return Err("its references go too deep".to_owned());
+                    return Err("its references are nested too deeply".to_owned());
                 }
-                self.seen.insert(pair, None);
-                let counted = self.below(keywords, value, depth + 1)?;
-                self.seen.insert(pair, Some(counted));
+                self.counted.insert(pair, None);
+                let counted = self.visit_keywords(keywords, value, depth + 1)?;
+                self.counted.insert(pair, Some(counted));
                 counted
             }
         };
         if depth + height > MAX_DEPTH {
-            return Err("its references go too deep for this value".to_owned());
+            return Err("its references are nested too deeply for this value".to_owned());
         }
-        if visits > MAX_VISITS || self.seen.len() as u64 > MAX_VISITS {
-            return Err("it multiplies beyond measure".to_owned());
+        if visits > MAX_VISITS || self.counted.len() as u64 > MAX_VISITS {
+            return Err("checking it costs too much".to_owned());
         }
         Ok((visits, height))
     }
 
-    fn below(
+    fn visit_keywords(
         &mut self,
         keywords: &'s Map<String, Value>,
         value: &Value,
@@ -160,7 +162,7 @@ impl<'s> Count<'s> {
         };
         for (keyword, schema) in keywords {
             match (keyword.as_str(), schema, value) {
-                // A property may be named like it; then it is no text.
+                // A property may be named `$ref`; then its value is not a string.
                 ("$ref", reference @ Value::String(_), _) => {
                     let target = self.resolve(reference)?;
                     apply(self, target, value)?;
@@ -177,14 +179,14 @@ impl<'s> Count<'s> {
                         apply(self, schema, part)?;
                     }
                 }
-                // Definitions are met where they are referred to, and data is no schema.
+                // Definitions are visited where they are referenced, and data is not a schema.
                 (
                     "$defs" | "definitions" | "default" | "examples" | "enum" | "const"
                     | "properties" | "prefixItems",
                     _,
                     _,
                 ) => {}
-                // One schema for every part.
+                // One schema for all parts.
                 (
                     "items"
                     | "additionalItems"
@@ -214,7 +216,7 @@ impl<'s> Count<'s> {
                         apply(self, schema, value)?;
                     }
                 }
-                // What applies in place, and what we do not know, which might.
+                // Keywords that apply in place, and unknown ones, which might.
                 (_, schema, _) => {
                     for schema in schemas(schema) {
                         apply(self, schema, value)?;
@@ -225,18 +227,18 @@ impl<'s> Count<'s> {
         Ok((visits, height + 1))
     }
 
-    /// Where a reference leads. Only those that mean one thing are followed: a plain pointer from the root.
+    /// Resolves a reference. Only unambiguous ones are followed: a plain pointer from the root.
     fn resolve(&self, reference: &Value) -> Result<&'s Value, String> {
         let text = reference.as_str().unwrap_or_default();
         let pointer = text.strip_prefix('#');
         let plain = pointer.filter(|p| (p.is_empty() || p.starts_with('/')) && !p.contains('%'));
         plain
             .and_then(|pointer| self.root.pointer(pointer))
-            .ok_or_else(|| format!("the reference {text:?} is not followed"))
+            .ok_or_else(|| format!("the reference {text:?} does not resolve within the schema"))
     }
 }
 
-/// Everything in a schema that could be one.
+/// Calls `visit` with every object in a schema.
 fn each_object<'s>(
     schema: &'s Value,
     visit: &mut impl FnMut(&'s Value) -> Result<(), String>,
@@ -253,7 +255,7 @@ fn each_object<'s>(
     }
 }
 
-/// One schema, or several in a list.
+/// Returns one schema, or several of a list.
 fn schemas(value: &Value) -> impl Iterator<Item = &Value> {
     let list = value
         .as_array()

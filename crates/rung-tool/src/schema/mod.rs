@@ -1,4 +1,4 @@
-//! JSON Schemas: made from our types, compiled once, and safe to run even when they are not ours.
+//! JSON Schemas: generated from Rust types, compiled once, and safe to run even if they are untrusted.
 
 mod cost;
 mod plain;
@@ -11,39 +11,39 @@ use serde_json::{Map, Value};
 
 use crate::{Error, Result};
 use cost::Cost;
-use plain::Plain;
+use plain::PlainSchema;
 
-/// Bytes of a schema that we are willing to compile.
+/// Bytes of a schema, at most.
 const SCHEMA_BYTES: usize = 256 << 10;
 /// Steps of a backtracking pattern before it counts as no match.
 const BACKTRACKS: usize = 10_000;
-/// What a compiled pattern may take.
+/// Bytes of a compiled pattern, at most.
 const PATTERN_BYTES: usize = 1 << 20;
 
-/// A schema that is ready to judge.
+/// A compiled schema.
 #[derive(Debug)]
 pub struct Schema {
     source: Value,
     cost: Cost,
-    /// What judges in place of the validator, where nothing in the schema is unusual.
-    plain: Option<Plain>,
-    /// Made at once where it judges, else when there is a refusal to explain: it takes more time and memory than all else here.
+    /// Replaces the validator, if the schema has only plain keywords.
+    plain: Option<PlainSchema>,
+    /// Built at once if there is no plain schema, else for the first rejection: it takes most of the time and memory.
     validator: OnceLock<jsonschema::Validator>,
 }
 
 impl Schema {
-    /// Compiles a schema, from wherever it comes. Nothing outside it is ever fetched.
+    /// Compiles a schema from any source. References to other documents are never fetched.
     pub fn compile(source: &Value) -> Result<Self> {
         let invalid = |why: String| Error::SchemaInvalid(why);
         if serde_json::to_vec(source).map_or(true, |bytes| bytes.len() > SCHEMA_BYTES) {
             return Err(invalid(format!("it is larger than {SCHEMA_BYTES} bytes")));
         }
         // First, since the compiler itself follows references.
-        let cost = Cost::of(source).map_err(invalid)?;
-        let plain = Plain::of(source);
+        let cost = Cost::classify(source).map_err(invalid)?;
+        let plain = PlainSchema::parse(source);
         let validator = match plain {
             Some(_) => OnceLock::new(),
-            None => OnceLock::from(validator(source).map_err(invalid)?),
+            None => OnceLock::from(build_validator(source).map_err(invalid)?),
         };
         Ok(Self {
             source: source.clone(),
@@ -55,18 +55,19 @@ impl Schema {
 
     fn validator(&self) -> &jsonschema::Validator {
         self.validator.get_or_init(|| {
-            validator(&self.source).expect("a plain schema is sound, and any other was compiled")
+            build_validator(&self.source)
+                .expect("a plain schema is sound, and any other was compiled")
         })
     }
 
-    /// The schema as it was given.
+    /// Returns the schema as it was given.
     pub fn source(&self) -> &Value {
         &self.source
     }
 
-    /// Whether `instance` is as the schema says.
+    /// Returns true if `instance` is valid.
     ///
-    /// Where references make judging it cost out of all proportion, that is said instead.
+    /// Fails if references make the check too expensive.
     pub fn accepts(&self, instance: &Value) -> Result<bool> {
         if let Some(plain) = &self.plain {
             return Ok(plain.accepts(instance));
@@ -76,7 +77,7 @@ impl Schema {
         Ok(self.validator().is_valid(instance))
     }
 
-    /// What is wrong with an `instance` that is not accepted.
+    /// Returns the errors of an `instance` that is not valid.
     pub(crate) fn errors<'i>(
         &'i self,
         instance: &'i Value,
@@ -85,8 +86,8 @@ impl Schema {
     }
 }
 
-/// What judges by a schema, or why there is none.
-fn validator(source: &Value) -> Result<jsonschema::Validator, String> {
+/// Builds the validator of a schema, or says why there is none.
+fn build_validator(source: &Value) -> Result<jsonschema::Validator, String> {
     let patterns = jsonschema::PatternOptions::fancy_regex()
         .backtrack_limit(BACKTRACKS)
         .size_limit(PATTERN_BYTES)
@@ -99,16 +100,16 @@ fn validator(source: &Value) -> Result<jsonschema::Validator, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The schema of a tool's input.
-pub(crate) fn of_input<T: JsonSchema>() -> Value {
+/// Generates the schema of a tool's input.
+pub(crate) fn input_schema<T: JsonSchema>() -> Value {
     let mut schema = generate::<T>();
-    // Leaving an optional argument out is the one way of not giving it.
-    each_property(&mut schema, &mut without_null);
+    // An optional argument can be left out, but not be null.
+    each_property(&mut schema, &mut remove_null);
     schema
 }
 
-/// Takes `null` from what a property may be, however it is written.
-fn without_null(property: &mut Map<String, Value>) {
+/// Removes `null` from the allowed types and values of a property.
+fn remove_null(property: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = property.get_mut("type") {
         types.retain(|name| name != "null");
         if let [only] = types.as_slice() {
@@ -131,26 +132,26 @@ fn without_null(property: &mut Map<String, Value>) {
     }
 }
 
-/// The schema of a tool's output.
-pub(crate) fn of_output<T: JsonSchema>() -> Value {
+/// Generates the schema of a tool's output.
+pub(crate) fn output_schema<T: JsonSchema>() -> Value {
     let mut schema = generate::<T>();
-    // What is not there is left out, here too.
-    each_property(&mut schema, &mut without_null);
-    // A reply that was cut or that failed lacks members, and one schema is for all of them.
-    without_required(&mut schema);
+    // Absent members are left out, never null.
+    each_property(&mut schema, &mut remove_null);
+    // Replies that were cut or that failed lack members, and the same schema describes them.
+    remove_required(&mut schema);
     schema
 }
 
-fn without_required(schema: &mut Value) {
+fn remove_required(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
-            // A property may have that name, too.
+            // A property may be named `required`, too.
             if members.get("required").is_some_and(Value::is_array) {
                 members.shift_remove("required");
             }
-            members.values_mut().for_each(without_required);
+            members.values_mut().for_each(remove_required);
         }
-        Value::Array(items) => items.iter_mut().for_each(without_required),
+        Value::Array(items) => items.iter_mut().for_each(remove_required),
         _ => {}
     }
 }
@@ -161,12 +162,12 @@ fn generate<T: JsonSchema>() -> Value {
     settings.meta_schema = None;
     let schema = SchemaGenerator::new(settings).into_root_schema_for::<T>();
     let mut schema = schema.to_value();
-    // Every agent pays for every byte of a definition: a type's name and a number's width tell it nothing.
-    strip(&mut schema);
+    // Every byte of a definition costs the agent tokens, and a type's name and a number's width are of no use to it.
+    strip_titles_and_formats(&mut schema);
     schema
 }
 
-fn strip(schema: &mut Value) {
+fn strip_titles_and_formats(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
             if members.get("title").is_some_and(Value::is_string) {
@@ -181,9 +182,9 @@ fn strip(schema: &mut Value) {
             if members.get("format").is_some_and(width) {
                 members.shift_remove("format");
             }
-            members.values_mut().for_each(strip);
+            members.values_mut().for_each(strip_titles_and_formats);
         }
-        Value::Array(items) => items.iter_mut().for_each(strip),
+        Value::Array(items) => items.iter_mut().for_each(strip_titles_and_formats),
         _ => {}
     }
 }
@@ -216,7 +217,7 @@ mod tests {
         #[allow(dead_code, reason = "only its schema is of interest")]
         enum Detail {
             Compact,
-            /// All of it.
+            /// Every field.
             Full,
         }
         #[derive(serde::Deserialize, JsonSchema)]
@@ -227,7 +228,7 @@ mod tests {
             limit: Option<u32>,
             names: Option<Vec<String>>,
         }
-        let schema = of_input::<Input>();
+        let schema = input_schema::<Input>();
         assert!(!schema.to_string().contains("null"), "{schema}");
         assert!(accepts(
             &schema,
@@ -305,7 +306,7 @@ mod tests {
         }});
         assert!(Schema::compile(&circle).is_err());
 
-        // A chain that would exhaust the stack of whoever follows it.
+        // A chain that would exhaust the stack of a validator that follows it.
         let mut defs = Map::new();
         for level in 0..5_000 {
             defs.insert(
@@ -339,7 +340,7 @@ mod tests {
         let judged = schema.and_then(|schema| schema.accepts(&json!({"z": 1})));
         assert!(judged.is_err());
 
-        // References that we and the validator could understand differently.
+        // References that this module and the validator could understand differently.
         for reference in [
             json!({"$ref": "#name", "$defs": {"x": {"$anchor": "name"}}}),
             json!({"$ref": "#/$defs/a%20b", "$defs": {"a b": true, "a%20b": true}}),
@@ -349,11 +350,11 @@ mod tests {
             assert!(Schema::compile(&reference).is_err(), "{reference}");
         }
 
-        // Sheer size.
+        // Too large.
         let names: Map<_, _> = (0..40_000).map(|n| (n.to_string(), json!({}))).collect();
         assert!(Schema::compile(&json!({"properties": names})).is_err());
 
-        // A pattern that backtracks for ever.
+        // A pattern that backtracks forever.
         let pattern = json!({"type": "string", "pattern": "^(?!x)(a+)+$"});
         let schema = Schema::compile(&pattern).unwrap();
         let value = json!(format!("{}b", "a".repeat(5_000)));

@@ -1,43 +1,43 @@
-//! Schemas that say nothing unusual, judged without a validator.
+//! Schemas of a few common keywords, checked without a validator.
 //!
-//! Owns: the few keywords that nearly every tool's input is made of. Refuses to know: everything else; a schema with one keyword
-//! that is not known here, or known and oddly written, is left to the validator whole. Its law: it accepts what the
-//! validator accepts. It says yes or no; why not is the validator's to say, which nobody makes before somebody is refused.
+//! Owns: the few keywords that nearly every tool's input uses. Refuses to know: everything else; a schema with an unknown
+//! keyword, or with a known one in an unusual form, is left to the validator. The law it keeps: it accepts exactly what the
+//! validator accepts. It gives no reasons; the validator does, and is built only for the first rejection.
 
 use serde_json::{Number, Value};
 
-/// Levels of a schema that are looked at.
+/// Levels of nesting in a schema, at most.
 const MAX_DEPTH: usize = 16;
-/// Properties that are looked through for a name.
+/// Properties of an object, at most: they are searched linearly.
 const MAX_PROPERTIES: usize = 64;
-/// Bounds up to here are the same as whole numbers and as floats.
+/// Bounds up to this one are exact both as integers and as floats.
 const MAX_BOUND: i64 = 1 << 53;
 
-/// A schema of plain keywords alone.
+/// A schema that has only plain keywords.
 #[derive(Debug, Default)]
-pub(super) struct Plain {
-    kinds: Option<Vec<Kind>>,
+pub(super) struct PlainSchema {
+    types: Option<Vec<JsonType>>,
     choices: Option<Vec<String>>,
     min_length: u64,
     minimum: Option<i64>,
     maximum: Option<i64>,
-    properties: Vec<(String, Plain)>,
+    properties: Vec<(String, PlainSchema)>,
     required: Vec<String>,
-    /// What members have to be that are not among the properties.
-    others: Others,
-    items: Option<Box<Plain>>,
+    /// The schema of members that are not in `properties`.
+    additional: AdditionalProperties,
+    items: Option<Box<PlainSchema>>,
 }
 
 #[derive(Debug, Default)]
-enum Others {
+enum AdditionalProperties {
     #[default]
     Anything,
     Nothing,
-    Only(Box<Plain>),
+    Only(Box<PlainSchema>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum JsonType {
     Null,
     Boolean,
     Integer,
@@ -47,41 +47,43 @@ enum Kind {
     Object,
 }
 
-impl Plain {
-    /// The schema, if nothing in it is unusual.
-    pub(super) fn of(schema: &Value) -> Option<Self> {
-        Self::within(schema, MAX_DEPTH)
+impl PlainSchema {
+    /// Parses a schema; `None` if it has anything but plain keywords.
+    pub(super) fn parse(schema: &Value) -> Option<Self> {
+        Self::parse_within_depth(schema, MAX_DEPTH)
     }
 
-    fn within(schema: &Value, depth: usize) -> Option<Self> {
+    fn parse_within_depth(schema: &Value, depth: usize) -> Option<Self> {
         let depth = depth.checked_sub(1)?;
         let mut plain = Self::default();
         for (keyword, said) in schema.as_object()? {
             match keyword.as_str() {
                 "description" | "title" if said.is_string() => {}
-                "type" => plain.kinds = Some(kinds(said)?),
-                "enum" => plain.choices = Some(texts(said)?),
+                "type" => plain.types = Some(parse_types(said)?),
+                "enum" => plain.choices = Some(parse_strings(said)?),
                 "minLength" => plain.min_length = said.as_u64()?,
-                "minimum" => plain.minimum = Some(bound(said)?),
-                "maximum" => plain.maximum = Some(bound(said)?),
-                "required" => plain.required = texts(said)?,
-                "items" => plain.items = Some(Box::new(Self::within(said, depth)?)),
+                "minimum" => plain.minimum = Some(parse_bound(said)?),
+                "maximum" => plain.maximum = Some(parse_bound(said)?),
+                "required" => plain.required = parse_strings(said)?,
+                "items" => plain.items = Some(Box::new(Self::parse_within_depth(said, depth)?)),
                 "properties" => {
                     let said = said
                         .as_object()
                         .filter(|said| said.len() <= MAX_PROPERTIES)?;
                     let each = said.iter();
                     let each = each.map(|(name, own)| {
-                        let own = Self::within(own, depth)?;
+                        let own = Self::parse_within_depth(own, depth)?;
                         Some((name.clone(), own))
                     });
                     plain.properties = each.collect::<Option<_>>()?;
                 }
                 "additionalProperties" => {
-                    plain.others = match said {
-                        Value::Bool(true) => Others::Anything,
-                        Value::Bool(false) => Others::Nothing,
-                        said => Others::Only(Box::new(Self::within(said, depth)?)),
+                    plain.additional = match said {
+                        Value::Bool(true) => AdditionalProperties::Anything,
+                        Value::Bool(false) => AdditionalProperties::Nothing,
+                        said => AdditionalProperties::Only(Box::new(Self::parse_within_depth(
+                            said, depth,
+                        )?)),
                     };
                 }
                 _ => return None,
@@ -91,8 +93,8 @@ impl Plain {
     }
 
     pub(super) fn accepts(&self, value: &Value) -> bool {
-        let of_a_kind = |kinds: &Vec<Kind>| kinds.iter().any(|kind| kind.is_of(value));
-        if !self.kinds.as_ref().is_none_or(of_a_kind) {
+        let of_a_kind = |kinds: &Vec<JsonType>| kinds.iter().any(|kind| kind.matches(value));
+        if !self.types.as_ref().is_none_or(of_a_kind) {
             return false;
         }
         let chosen = |choices: &Vec<String>| choices.iter().any(|choice| value == choice);
@@ -115,11 +117,11 @@ impl Plain {
             Value::Object(members) => {
                 let sound = |(name, member): (&String, &Value)| {
                     let known = self.properties.iter().find(|(known, _)| known == name);
-                    match (known, &self.others) {
+                    match (known, &self.additional) {
                         (Some((_, own)), _) => own.accepts(member),
-                        (None, Others::Anything) => true,
-                        (None, Others::Nothing) => false,
-                        (None, Others::Only(own)) => own.accepts(member),
+                        (None, AdditionalProperties::Anything) => true,
+                        (None, AdditionalProperties::Nothing) => false,
+                        (None, AdditionalProperties::Only(own)) => own.accepts(member),
                     }
                 };
                 self.required.iter().all(|name| members.contains_key(name))
@@ -129,8 +131,8 @@ impl Plain {
     }
 }
 
-impl Kind {
-    fn of(name: &str) -> Option<Self> {
+impl JsonType {
+    fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "null" => Self::Null,
             "boolean" => Self::Boolean,
@@ -143,12 +145,12 @@ impl Kind {
         })
     }
 
-    fn is_of(self, value: &Value) -> bool {
+    fn matches(self, value: &Value) -> bool {
         match value {
             Value::Null => self == Self::Null,
             Value::Bool(_) => self == Self::Boolean,
             Value::Number(number) => {
-                // A whole number is one however it is written.
+                // `1.0` is an integer, too.
                 let whole = || number.as_f64().is_some_and(|float| float.fract() == 0.0);
                 self == Self::Number || self == Self::Integer && (!number.is_f64() || whole())
             }
@@ -159,15 +161,18 @@ impl Kind {
     }
 }
 
-fn kinds(said: &Value) -> Option<Vec<Kind>> {
+fn parse_types(said: &Value) -> Option<Vec<JsonType>> {
     match said {
-        Value::String(name) => Some(vec![Kind::of(name)?]),
-        said => texts(said)?.iter().map(|name| Kind::of(name)).collect(),
+        Value::String(name) => Some(vec![JsonType::from_name(name)?]),
+        said => parse_strings(said)?
+            .iter()
+            .map(|name| JsonType::from_name(name))
+            .collect(),
     }
 }
 
-/// Texts of which there is one at least, and none twice.
-fn texts(said: &Value) -> Option<Vec<String>> {
+/// Parses a non-empty list of distinct strings.
+fn parse_strings(said: &Value) -> Option<Vec<String>> {
     let mut texts: Vec<String> = Vec::new();
     for one in said.as_array()? {
         let text = one.as_str()?;
@@ -179,12 +184,12 @@ fn texts(said: &Value) -> Option<Vec<String>> {
     (!texts.is_empty()).then_some(texts)
 }
 
-fn bound(said: &Value) -> Option<i64> {
+fn parse_bound(said: &Value) -> Option<i64> {
     let bound = said.as_i64()?;
     (bound.unsigned_abs() <= MAX_BOUND.unsigned_abs()).then_some(bound)
 }
 
-/// Whether a number is no less than this.
+/// Returns true if `number` is at least `least`.
 fn is_at_least(least: i64, number: &Number) -> bool {
     match number.as_i128() {
         Some(whole) => whole >= i128::from(least),
@@ -194,7 +199,7 @@ fn is_at_least(least: i64, number: &Number) -> bool {
     }
 }
 
-/// Whether a number is no more than this.
+/// Returns true if `number` is at most `most`.
 fn is_at_most(most: i64, number: &Number) -> bool {
     match number.as_i128() {
         Some(whole) => whole <= i128::from(most),
@@ -216,7 +221,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    /// What the inputs of tools look like.
+    /// A schema like those of tool inputs.
     fn schema() -> Value {
         let bound = json!({"type": ["string", "number"]});
         json!({
@@ -262,7 +267,7 @@ mod tests {
         })
     }
 
-    /// Arguments of which most are as they should be.
+    /// Arguments that are mostly valid.
     fn arguments() -> impl Strategy<Value = Value> {
         let own = prop::collection::btree_map("[a-h]", value(), 0..4);
         let sound = json!({"a": "aa", "b": 3, "c": "none", "d": ["x"], "e": {"x": {"gte": 1}}, "f": null, "g": 0.5});
@@ -281,12 +286,12 @@ mod tests {
         #[test]
         fn it_accepts_what_the_validator_accepts(value in prop_oneof![arguments(), value()]) {
             let schema = schema();
-            let plain = Plain::of(&schema).unwrap();
-            let validator = super::super::validator(&schema).unwrap();
+            let plain = PlainSchema::parse(&schema).unwrap();
+            let validator = super::super::build_validator(&schema).unwrap();
             prop_assert_eq!(plain.accepts(&value), validator.is_valid(&value), "{}", value);
             for part in schema["properties"].as_object().unwrap().values() {
-                let plain = Plain::of(part).unwrap();
-                let validator = super::super::validator(part).unwrap();
+                let plain = PlainSchema::parse(part).unwrap();
+                let validator = super::super::build_validator(part).unwrap();
                 prop_assert_eq!(plain.accepts(&value), validator.is_valid(&value), "{}: {}", part, value);
             }
         }
@@ -313,7 +318,7 @@ mod tests {
             json!({"properties": {"a": {"format": "date"}}}),
             json!({"additionalProperties": {"not": {}}}),
         ] {
-            assert!(Plain::of(&schema).is_none(), "{schema}");
+            assert!(PlainSchema::parse(&schema).is_none(), "{schema}");
         }
     }
 }

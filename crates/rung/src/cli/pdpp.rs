@@ -1,78 +1,78 @@
-//! Personal data: somebody else's as its reader, one's own as its owner.
+//! Arguments of `rung pdpp`: as a client that reads another owner's data, and as the owner of one's own.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::DataArgs;
+use super::PersonalDataArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PdppCommand {
-    /// Serves an agent, on standard input and output, what a provider gave us.
+    /// Serve the data that a provider granted to one MCP client over standard input and output.
     #[command(version)]
     Mcp(AdapterArgs),
     #[command(flatten)]
-    Theirs(TheirsCommand),
+    Provider(ProviderCommand),
     #[command(flatten)]
-    Own(OwnCommand),
+    Owner(OwnerCommand),
 }
 
-/// What is done with somebody else's data, as its reader.
+/// Commands of a client that reads another owner's data.
 #[derive(Debug, Subcommand)]
-pub(crate) enum TheirsCommand {
-    /// Asks a provider for access: its owner approves in a browser, and what is given is kept here.
+pub(crate) enum ProviderCommand {
+    /// Request access from a provider: its owner approves in a browser, and the credential is cached here.
     Connect {
-        /// The provider, as https://pdpp.example.com.
+        /// Provider URL, such as https://pdpp.example.com.
         provider_url: String,
-        /// The source that is asked for, where the provider wants to be told.
+        /// Source to request, for providers that require one.
         #[arg(long, value_name = "KEY")]
         source: Option<String>,
-        /// Its streams; all without it.
+        /// Streams of the source to request; by default all.
         #[arg(long, value_delimiter = ',', value_name = "NAMES", requires = "source")]
         streams: Vec<String>,
         #[command(flatten)]
         cache: CacheArgs,
-        /// Opens no browser.
+        /// Do not open a browser.
         #[arg(long)]
         no_browser: bool,
     },
-    /// What a provider gave us, and what can be read with it.
+    /// Show a provider's grant and the streams that it opens.
     Whoami {
-        /// The provider.
+        /// Provider URL.
         provider_url: String,
         #[command(flatten)]
         cache: CacheArgs,
-        /// For programs.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// What providers gave us, as it is kept here.
+    /// List the cached grants of all providers.
     Grants {
         #[command(flatten)]
         cache: CacheArgs,
-        /// For programs.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Gives back what a provider gave us, and forgets it.
+    /// Revoke a provider's grant and delete the cached credential.
     Revoke {
-        /// The provider.
+        /// Provider URL.
         provider_url: String,
         #[command(flatten)]
         cache: CacheArgs,
     },
 }
 
-/// How an agent reads what a provider gave us.
+/// Arguments of `rung pdpp mcp`.
 #[derive(Debug, Args)]
 pub(crate) struct AdapterArgs {
-    /// The provider, as https://pdpp.example.com.
+    /// Provider URL, such as https://pdpp.example.com.
     #[arg(long, value_name = "URL", env = "PDPP_PROVIDER_URL")]
     pub(crate) provider_url: Option<String>,
-    /// Where credentials are kept; .pdpp in the working directory without it.
+    /// Folder of cached credentials; by default .pdpp in the working folder.
     #[arg(long, value_name = "DIR", env = "PDPP_CACHE_ROOT")]
     pub(crate) cache_root: Option<PathBuf>,
-    /// What the server calls itself.
+    /// Server name to report to the client.
     #[arg(
         long,
         value_name = "NAME",
@@ -80,87 +80,87 @@ pub(crate) struct AdapterArgs {
         default_value = "pdpp-mcp-server"
     )]
     pub(crate) server_name: String,
-    /// The grant that must be the one that is kept.
+    /// Start only if the cached credential belongs to this grant.
     #[arg(long, value_name = "ID")]
     pub(crate) grant_id: Option<String>,
-    /// Seconds that the provider may take to answer.
+    /// Seconds to wait for a response of the provider.
     #[arg(long, default_value_t = 30, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=300))]
     pub(crate) timeout: u64,
     #[command(flatten)]
-    pub(crate) data: DataArgs,
+    pub(crate) data: PersonalDataArgs,
 }
 
-/// What is done with one's own data, as its owner.
+/// Commands of the owner on their own data.
 #[derive(Debug, Subcommand)]
-pub(crate) enum OwnCommand {
-    /// Takes in what sources say of themselves.
+pub(crate) enum OwnerCommand {
+    /// Register connector manifests.
     Register {
-        /// Manifests or source declarations, as JSON.
+        /// Files of manifests or source declarations, in JSON.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// The accounts that records come from.
+    /// Manage connections, the accounts that records come from.
     #[command(subcommand)]
     Connections(ConnectionsCommand),
-    /// Takes in records: lines of JSON, or a JSON list.
+    /// Ingest records from JSON lines or a JSON list.
     ///
-    /// Lines that are wrong are named and left out, and the others are taken. Exits with status 64 if any line was rejected.
+    /// Invalid lines are reported and skipped; the others are ingested. Exits with status 64 if any line was rejected.
     Ingest(IngestArgs),
-    /// What others may see.
+    /// Issue, list and revoke grants.
     #[command(subcommand)]
     Grant(GrantCommand),
-    /// Makes a token for the owner, and shows it once.
+    /// Create an owner token and print it once.
     OwnerToken {
-        /// What it is for.
+        /// Name of the token, such as its purpose.
         #[arg(long, default_value = "owner", value_name = "NAME")]
         name: String,
-        /// Days after which it ends; without it, it does not.
+        /// Days until the token expires; by default it does not expire.
         #[arg(long, value_name = "N")]
         days: Option<u32>,
-        /// Whose data.
+        /// ID of the owner whose data the token opens.
         #[arg(long, default_value = "owner_local", value_name = "ID")]
         subject: String,
     },
-    /// Sets the owner's password: from standard input, or a new one that is shown once.
+    /// Set the owner's password: read it from standard input, or generate one and print it once.
     Password {
-        /// Reads it from standard input.
+        /// Read the password from standard input.
         #[arg(long)]
         stdin: bool,
     },
-    /// Credentials for a resource server elsewhere, which asks here what tokens are. They are shown once.
+    /// Create credentials with which a remote resource server introspects tokens here, and print them once.
     ResourceServer {
-        /// Its name.
+        /// Name of the resource server.
         name: String,
     },
-    /// How long records of a stream are kept.
+    /// Set how long records of a stream are kept.
     Keep {
-        /// The connection.
+        /// ID of the connection.
         connection: String,
-        /// The stream.
+        /// Name of the stream.
         stream: String,
-        /// Days; without it, for ever.
+        /// Days to keep records; by default forever.
         #[arg(long, value_name = "N")]
         days: Option<u32>,
     },
-    /// Erases for good: nothing of it is left in any file.
+    /// Erase data permanently, so that no file retains any of it.
     #[command(group = clap::ArgGroup::new("what").required(true))]
     Erase {
-        /// A connection, with everything that came from it.
+        /// Connection to erase, with everything that came from it.
         #[arg(long, value_name = "ID", group = "what")]
         connection: Option<String>,
-        /// Everything of this owner.
+        /// Owner whose data is erased entirely.
         #[arg(long, value_name = "ID", group = "what")]
         subject: Option<String>,
-        /// Without asking.
+        /// Confirm the erasure; without this flag nothing is erased.
         #[arg(long)]
         yes: bool,
     },
-    /// Who was shown what, the latest first.
+    /// List disclosures: which client read what and when, newest first.
     Disclosures {
-        /// How many.
+        /// Maximum number of entries.
         #[arg(long, default_value_t = 50, value_name = "N")]
         limit: u32,
-        /// For programs.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -168,119 +168,119 @@ pub(crate) enum OwnCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Address and port to listen at.
+    /// Host and port to listen on.
     #[arg(
         long,
         env = "RUNG_LISTEN",
         default_value = "127.0.0.1:7663",
-        value_name = "ADDR:PORT"
+        value_name = "HOST:PORT"
     )]
     pub(crate) listen: String,
-    /// Makes the data and says what to do with it, and serves nothing.
+    /// Create the data and print the instructions, but do not serve.
     #[arg(long)]
     pub(crate) prepare: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CacheArgs {
-    /// Where credentials are kept; .pdpp in the working directory without it.
+    /// Folder of cached credentials; by default .pdpp in the working folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) cache_root: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConnectionsCommand {
-    /// Names them.
+    /// List the connections.
     List {
-        /// For programs.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Makes one, or gives one another name.
+    /// Create a connection, or rename it.
     Put {
-        /// Its id.
+        /// ID of the connection.
         id: String,
-        /// Its connector.
+        /// Key of the connector.
         #[arg(long, value_name = "KEY")]
         connector: String,
-        /// A name for people.
+        /// Display name.
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
-    /// Takes no records until it is resumed.
+    /// Reject records of a connection until it is resumed.
     Pause {
-        /// Its id.
+        /// ID of the connection.
         id: String,
     },
-    /// Takes records again.
+    /// Accept records of a paused connection again.
     Resume {
-        /// Its id.
+        /// ID of the connection.
         id: String,
     },
-    /// Nobody reads it or writes to it any more.
+    /// Revoke a connection: it can no longer be read or written. Its records remain until they are erased.
     Revoke {
-        /// Its id.
+        /// ID of the connection.
         id: String,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct IngestArgs {
-    /// Files; - for standard input.
+    /// Files to ingest; - reads standard input.
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// The connector.
+    /// Key of the connector.
     #[arg(long, value_name = "KEY")]
     pub(crate) connector: String,
-    /// The connection; the default one without it.
+    /// ID of the connection; by default the connector's default one.
     #[arg(long, value_name = "ID")]
     pub(crate) connection: Option<String>,
-    /// The stream; without it, each record names its own.
+    /// Stream of all records; by default each record names its own.
     #[arg(long, value_name = "NAME")]
     pub(crate) stream: Option<String>,
-    /// For programs.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GrantCommand {
-    /// Gives a grant, and shows a token for it once.
+    /// Issue a grant to a client, and print its token once.
     Issue {
-        /// For whom.
+        /// Name of the client.
         #[arg(long, value_name = "NAME")]
         client: String,
-        /// Of which connector.
+        /// Key of the connector whose data is granted.
         #[arg(long, value_name = "KEY")]
         source: String,
-        /// Of which streams; all without it.
+        /// Streams to grant; by default all.
         #[arg(long, value_delimiter = ',', value_name = "NAMES")]
         streams: Vec<String>,
-        /// Which fields, as field or stream.field; all without it.
+        /// Fields to grant, as field or stream.field; by default all.
         #[arg(long, value_delimiter = ',', value_name = "NAMES")]
         fields: Vec<String>,
-        /// Of which connections; all that are active without it.
+        /// IDs of the connections to grant; by default all active ones.
         #[arg(long, value_delimiter = ',', value_name = "IDS")]
         connections: Vec<String>,
-        /// Records from this moment on.
+        /// Grant only records from this time on.
         #[arg(long, value_name = "TIME")]
         since: Option<String>,
-        /// Records before this moment.
+        /// Grant only records before this time.
         #[arg(long, value_name = "TIME")]
         until: Option<String>,
-        /// Days after which it ends; without it, when it is revoked.
+        /// Days until the grant expires; by default it is valid until revoked.
         #[arg(long, value_name = "N")]
         days: Option<u32>,
     },
-    /// Names the grants that were given.
+    /// List the issued grants.
     List {
-        /// For programs.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Takes a grant back, at once.
+    /// Revoke a grant immediately.
     Revoke {
-        /// Its id.
+        /// ID of the grant.
         id: String,
     },
 }

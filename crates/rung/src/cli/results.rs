@@ -1,4 +1,4 @@
-//! What was kept, and reading it.
+//! Arguments of `rung result`.
 
 use std::path::PathBuf;
 
@@ -6,85 +6,85 @@ use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResultCommand {
-    /// Stores a file, and prints its handle.
+    /// Store a file and print its handle.
     Store {
-        /// The file; standard input without one.
+        /// File to store; by default standard input.
         file: Option<PathBuf>,
-        /// Its media type; by the file's name without one.
+        /// Media type; by default from the file's extension.
         #[arg(long = "type", value_name = "TYPE")]
         content_type: Option<String>,
-        /// Only the handle.
+        /// Print only the handle.
         #[arg(long, short)]
         quiet: bool,
     },
-    /// Reads part of a result, as the tool rung.read does.
+    /// Read part of a stored result, as the tool rung.read does.
     Read(ReadArgs),
-    /// Writes a result's bytes, all of them and nothing else.
+    /// Write all bytes of a stored result, unchanged.
     Export {
-        /// The handle, or its rung:// address.
+        /// Handle of the result, or its rung:// URI.
         handle: String,
-        /// A new file; standard output without one.
+        /// New file to write; by default standard output.
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
     },
-    /// Lists what is kept, in the order in which it came.
+    /// List the stored results, oldest first.
     List {
-        /// For programs.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Forgets a result.
+    /// Delete a stored result.
     Remove {
-        /// The handle.
+        /// Handle of the result.
         handle: String,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReadArgs {
-    /// The handle, or its rung:// address.
+    /// Handle of the result, or its rung:// URI.
     pub(crate) handle: String,
-    /// Goes on from a next or previous cursor.
+    /// Continue from a next or previous cursor.
     #[arg(long)]
     pub(crate) cursor: Option<String>,
-    /// Where in a JSON result, as rows[0:20] or rows[*].id.
+    /// Path in a JSON result, such as rows[0:20] or rows[*].id.
     #[arg(long)]
     pub(crate) path: Option<String>,
-    /// Characters to skip.
+    /// Number of characters to skip.
     #[arg(long, value_name = "N")]
     pub(crate) offset_chars: Option<u64>,
-    /// Characters to read.
+    /// Maximum number of characters to read.
     #[arg(long, value_name = "N")]
     pub(crate) limit_chars: Option<u64>,
-    /// Lines, as 10-40.
+    /// Range of lines to read, such as 10-40.
     #[arg(long, value_name = "FIRST-LAST")]
     pub(crate) lines: Option<String>,
-    /// A regular expression: lists where it matches.
+    /// Regular expression to search for; lists its matches.
     #[arg(long, value_name = "REGEX")]
     pub(crate) pattern: Option<String>,
-    /// A text: shows its first occurrence.
+    /// Text to search for; shows its first occurrence.
     #[arg(long, value_name = "TEXT")]
     pub(crate) q: Option<String>,
-    /// Characters before it.
+    /// Characters to show before the occurrence.
     #[arg(long, value_name = "N", requires = "q")]
     pub(crate) before_chars: Option<u64>,
-    /// Characters after it.
+    /// Characters to show after the occurrence.
     #[arg(long, value_name = "N", requires = "q")]
     pub(crate) after_chars: Option<u64>,
-    /// The form to print.
-    #[arg(long = "as", value_enum, default_value_t = Form::Text, value_name = "FORM")]
-    pub(crate) form: Form,
+    /// Part of the reply to print.
+    #[arg(long = "as", value_enum, default_value_t = ReplyFormat::Text, value_name = "FORM")]
+    pub(crate) form: ReplyFormat,
 }
 
-/// How a reply is printed.
+/// Part of a reply that is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Form {
-    /// What a client sees that reads text alone.
+pub(crate) enum ReplyFormat {
+    /// Text, as a client without structured content sees it.
     Text,
-    /// What a client sees that reads structured content.
+    /// Structured content.
     Structured,
-    /// The addresses that a client follows which reads resources.
+    /// URIs of the resource links.
     Links,
-    /// The whole reply.
+    /// Whole reply, as JSON.
     Reply,
 }

@@ -1,36 +1,37 @@
-//! How what is here is served, and what of it agents are told.
+//! Arguments of `rung serve`, and the personal-data flags that `rung pdpp mcp` shares with it.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
 use super::GatewayFiles;
+use crate::listen_address::ListenAddress;
 
 #[derive(Debug, Args)]
 #[allow(clippy::struct_excessive_bools, reason = "independent switches")]
 pub(crate) struct ServeArgs {
-    /// Where to listen; port 0 takes any that is free.
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Host and port to listen on; port 0 selects a free one.
+    #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
-    /// A further name by which this server may be called.
+    /// Additional host name to accept in the Host header; repeatable.
     #[arg(long, value_name = "NAME")]
     pub(crate) allow_host: Vec<String>,
-    /// A further place whose pages may call, with its scheme.
+    /// Additional web origin that may call, with its scheme; repeatable.
     #[arg(long, value_name = "URL")]
     pub(crate) allow_origin: Vec<String>,
-    /// Where others reach this server, with its scheme; every address that is told begins with it.
+    /// URL at which clients reach this server; every published URL begins with it.
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
-    /// A proxy that is believed when it says which host was asked for, and over what.
+    /// IP address of a proxy whose Forwarded and X-Forwarded headers are trusted; repeatable.
     #[arg(long, value_name = "IP")]
     pub(crate) trusted_proxy: Vec<std::net::IpAddr>,
-    /// Where access is asked for, if not at the same address.
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) as_listen: Option<std::net::SocketAddr>,
-    /// Where others reach that.
+    /// Host and port of a separate listener for the authorization server; by default it shares the main one.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) as_listen: Option<ListenAddress>,
+    /// URL at which clients reach the listener of --as-listen.
     #[arg(long, value_name = "URL", requires = "as_listen")]
     pub(crate) as_public_url: Option<String>,
-    /// An authorization server elsewhere: tokens are asked about there, and none are given here.
+    /// URL of a remote authorization server that introspects tokens; this server then issues none.
     #[arg(
         long,
         value_name = "URL",
@@ -38,54 +39,54 @@ pub(crate) struct ServeArgs {
         requires_all = ["as_credentials_file", "public_url"]
     )]
     pub(crate) as_url: Option<String>,
-    /// What proves to it who asks: a file with NAME:SECRET.
+    /// File with NAME:SECRET, the credentials of this server at --as-url.
     #[arg(long, value_name = "FILE", requires = "as_url")]
     pub(crate) as_credentials_file: Option<PathBuf>,
-    /// The owner's password, in a file; without it, one is made and shown at the first start.
+    /// File with the owner's password; by default one is generated and printed at the first start.
     #[arg(long, value_name = "FILE")]
     pub(crate) owner_password_file: Option<PathBuf>,
-    /// Gives older clients no sessions: every request stands for itself.
+    /// Keep no sessions for legacy clients: every request is independent.
     #[arg(long)]
     pub(crate) stateless: bool,
-    /// Lets anybody in without a token; on this machine anybody is the owner, too.
+    /// Accept clients without a token. If only this machine can connect, they also act as the owner.
     #[arg(long)]
     pub(crate) dev: bool,
-    /// Lets clients ask of personal data only what version 0.1 of its protocol has.
+    /// Reject personal-data requests of clients that use more than version 0.1 of PDPP.
     #[arg(long = "strict-0.1")]
     pub(crate) strict_0_1: bool,
-    /// How tools are named: dotted, or plain for clients that refuse dots.
+    /// Style of tool names: dotted, or plain for clients that reject dots.
     #[arg(long, value_enum, default_value_t = ToolNames::Dotted, value_name = "NAMES")]
     pub(crate) tool_names: ToolNames,
     #[command(flatten)]
-    pub(crate) data: DataArgs,
+    pub(crate) data: PersonalDataArgs,
     #[command(flatten)]
     pub(crate) gateway: GatewayFiles,
-    /// Requests that one caller may make in a minute; 0 for any number.
+    /// Maximum requests per minute from one caller; 0 is unlimited.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) rate_limit: u32,
-    /// Lets anybody in, and adds what the protocol's own test suite calls.
+    /// Accept clients without a token, and add what the MCP conformance suite calls.
     #[arg(long, hide = true)]
     pub(crate) conformance: bool,
 }
 
-/// How personal data is told to agents.
+/// Presentation of personal data to agents.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct DataArgs {
-    /// Which tools read personal data: the six that agents need, or two more.
-    #[arg(long, value_enum, default_value_t = DataTools::Usual, value_name = "SET")]
-    pub(crate) tools: DataTools,
-    /// Bytes of a reply about personal data; what is asked for by number may take more.
+pub(crate) struct PersonalDataArgs {
+    /// Tools that read personal data: the usual six, or two more.
+    #[arg(long, value_enum, default_value_t = PersonalDataTools::Usual, value_name = "SET")]
+    pub(crate) tools: PersonalDataTools,
+    /// Maximum bytes of a personal-data reply, unless the call itself requests a size.
     #[arg(long, default_value_t = rung_pdpp::tools::REPLY_BYTES, value_name = "N", value_parser = reply_bytes)]
     pub(crate) max_reply_bytes: usize,
-    /// Sends no links to resources, for hosts that open every one.
+    /// Send no resource links, for hosts that open every link.
     #[arg(long)]
     pub(crate) no_resource_links: bool,
-    /// Gives a fetched record as its provider has it, too.
+    /// Add the provider's original record to the reply of fetch.
     #[arg(long)]
     pub(crate) fetch_data: bool,
 }
 
-/// Less than this would not hold the names of what is read.
+/// Lower limit of `--max-reply-bytes`: a smaller reply cannot hold the names of what it reads.
 const MIN_REPLY_BYTES: usize = 4_000;
 
 fn reply_bytes(text: &str) -> Result<usize, String> {
@@ -96,25 +97,25 @@ fn reply_bytes(text: &str) -> Result<usize, String> {
     Err(format!("from {MIN_REPLY_BYTES} to 1000000"))
 }
 
-/// Which tools read personal data.
+/// Tools that read personal data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DataTools {
+pub(crate) enum PersonalDataTools {
     /// schema, query_records, aggregate, search, fetch, read_record_field.
     Usual,
-    /// These, list_streams and fetch_blob.
+    /// The usual tools, list_streams and fetch_blob.
     Full,
 }
 
-/// How tools are named.
+/// Style of tool names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ToolNames {
-    /// As rung.read.
+    /// Dots, as in rung.read.
     Dotted,
-    /// As rung_read.
+    /// Underscores, as in rung_read.
     Plain,
 }
 
-impl From<ToolNames> for rung_tool::Names {
+impl From<ToolNames> for rung_tool::NameStyle {
     fn from(names: ToolNames) -> Self {
         match names {
             ToolNames::Dotted => Self::Dotted,

@@ -7,85 +7,87 @@ use std::time::Duration;
 use rung_auth::{Access, Permit};
 use rung_fault::{Class, Code, Fault, nearest};
 use rung_mcp::Capabilities;
-use rung_mcp::connect::{Answer, Connection, Delegate, Error, How, Tool, Unanswered};
-use rung_tool::Pending;
+use rung_mcp::connect::{Delegate, DelegateError, DownstreamTool, RequestOptions, ServerResult};
+use rung_tool::BoxFuture;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::inspect::internal;
+use super::inspect::internal_fault;
 use crate::cli::CallArgs;
-use crate::exit::{Result, Stop, output};
-use crate::reach;
-use crate::results::Results;
-use crate::settings::{Settings, visible};
-use crate::table::{fits, table};
+use crate::data_folder::DataFolder;
+use crate::exit::{CommandError, Result, output_error};
+use crate::server_target::{self, TargetServer};
+use crate::settings::{Settings, escape_for_terminal};
+use crate::table::{fits_cell, format_data_table};
 
 pub(super) fn run(args: &CallArgs, settings: &Settings) -> Result {
     super::log_to_stderr(settings);
-    let arguments = arguments(args.args.as_deref())?;
-    let person = Arc::new(Person::here());
-    let connection = reach::connection(&args.reach, settings, person.clone())?;
-    let runtime = super::runtime()?;
+    let arguments = read_arguments(args.args.as_deref())?;
+    let person = Arc::new(TerminalUser::detect());
+    let server = server_target::open_connection(&args.reach, settings, person.clone())?;
+    let runtime = super::build_runtime()?;
     let called = runtime.block_on(async {
         let called = tokio::select! {
-            called = call(&connection, args, &arguments, person) => called,
-            // Whoever interrupts wants it stopped, not forgotten.
-            () = super::asked_to_stop() => {
-                let why = "interrupted; the server was asked to stop";
+            called = call(&server, args, &arguments, person) => called,
+            // On an interrupt, ask the server to stop the call instead of abandoning it.
+            () = super::stop_signal() => {
+                let why = "interrupted; rung asked the server to stop the call";
                 Err(Fault::new(Code::OutcomeUnknown, why))
             }
         };
-        connection.close().await;
+        server.connection.close().await;
         called
     });
-    // Somebody may still be asked something at the terminal, which nobody waits for any more.
+    // A blocking thread may still wait for input at the terminal; do not wait for it.
     runtime.shutdown_background();
     match called {
         Ok(answer) => print(answer, args.reach.json, settings),
-        Err(fault) => super::told(fault, args.reach.json),
+        Err(fault) => super::report_fault(fault, args.reach.json),
     }
 }
 
-fn print(answer: Answer, json: bool, settings: &Settings) -> Result {
+fn print(answer: ServerResult, json: bool, settings: &Settings) -> Result {
     match answer {
-        Answer::Here(result) => {
+        ServerResult::InMemory(result) => {
             let text = if json {
                 format!("{}\n", result.get())
             } else {
-                readable(&result)
+                format_result(&result)
             };
             let mut out = io::stdout().lock();
-            out.write_all(text.as_bytes()).map_err(output)?;
+            out.write_all(text.as_bytes()).map_err(output_error)?;
             let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
-            ended(value["isError"] == true)
+            check_is_error(value["isError"] == true)
         }
-        Answer::Long(long) => {
-            let mut long = long.open().map_err(|error| internal(&error))?;
+        ServerResult::InFile(long) => {
+            let mut long = long.open().map_err(|error| internal_fault(&error))?;
             if json {
                 let mut out = io::stdout().lock();
-                io::copy(&mut long.body, &mut out).map_err(output)?;
-                writeln!(out).map_err(output)?;
-                return ended(long.is_error);
+                io::copy(&mut long.body, &mut out).map_err(output_error)?;
+                writeln!(out).map_err(output_error)?;
+                return check_is_error(long.is_error);
             }
             let permit = Permit::local_user(Access::Write);
-            let results = Results::open(settings)?;
-            let kept = results.shelf.put(&permit, "application/json", long.body)?;
+            let results = DataFolder::open(settings)?;
+            let kept = results
+                .result_store
+                .put(&permit, "application/json", long.body)?;
             let mut out = io::stdout().lock();
             writeln!(
                 out,
-                "{}…\n\n{} bytes, kept as {handle}. Read any part: rung result read {handle} --path 'content[0].text'",
-                visible(&long.head),
+                "{}…\n\n{} bytes, stored as {handle}. Read any part: rung result read {handle} --path 'content[0].text'",
+                escape_for_terminal(&long.head),
                 kept.summary.bytes,
                 handle = kept.handle
             )
-            .map_err(output)?;
-            ended(long.is_error)
+            .map_err(output_error)?;
+            check_is_error(long.is_error)
         }
     }
 }
 
-/// The arguments: as they are given, from a file, or from standard input.
-fn arguments(given: Option<&str>) -> Result<Box<RawValue>, Fault> {
+/// Reads the arguments of the tool from the flag itself, from a file (`@FILE`) or from standard input (`-`).
+fn read_arguments(given: Option<&str>) -> Result<Box<RawValue>, Fault> {
     let wrong = |why: String| Fault::new(Code::InvalidArguments, format!("--args: {why}"));
     let text = match given {
         None => "{}".to_owned(),
@@ -103,94 +105,97 @@ fn arguments(given: Option<&str>) -> Result<Box<RawValue>, Fault> {
     };
     let arguments: Box<RawValue> =
         RawValue::from_string(text.trim().to_owned()).map_err(|error| {
-            wrong(format!("{error}")).with_hint("give a JSON object, as '{\"name\": \"value\"}'")
+            wrong(format!("{error}"))
+                .with_hint("give a JSON object, such as '{\"name\": \"value\"}'")
         })?;
     if !arguments.get().starts_with('{') {
-        return Err(wrong("arguments are a JSON object".to_owned()));
+        return Err(wrong("the arguments must be a JSON object".to_owned()));
     }
     Ok(arguments)
 }
 
-/// Time of a call in which its answer travels, and is not waited for.
-const MARGIN: Duration = Duration::from_secs(2);
+/// Part of the timeout that is reserved for transferring the reply.
+const REPLY_MARGIN: Duration = Duration::from_secs(2);
 
 async fn call(
-    connection: &Connection,
+    server: &TargetServer,
     args: &CallArgs,
     arguments: &RawValue,
-    person: Arc<Person>,
-) -> Result<Answer, Fault> {
-    let tools = connection
-        .tools(&How::default())
+    person: Arc<TerminalUser>,
+) -> Result<ServerResult, Fault> {
+    let tools = server
+        .connection
+        .tools(&RequestOptions::default())
         .await
-        .map_err(Error::into_fault)?;
+        .map_err(|error| server.fault(error))?;
     let name = args.tool.as_str();
     let Some(tool) = tools.tools.iter().find(|tool| &*tool.name == name) else {
-        return Err(unknown(name, &tools.tools));
+        return Err(unknown_tool(name, &tools.tools));
     };
-    // This process asks once: a gateway that says "again in a few seconds" has not answered it.
-    let wait = Duration::from_secs(args.reach.timeout).saturating_sub(MARGIN);
-    let how = How {
+    // This process calls once and does not retry: ask a gateway to wait for as long as the timeout allows.
+    let wait = Duration::from_secs(args.reach.timeout).saturating_sub(REPLY_MARGIN);
+    let how = RequestOptions {
         delegate: Some(person),
         meta: Some(json!({"rung/wait_ms": wait.as_millis()}).to_string()),
-        ..How::default()
+        ..RequestOptions::default()
     };
-    connection
+    server
+        .connection
         .call(tool, arguments, how)
         .await
-        .map_err(Error::into_fault)
+        .map_err(|error| server.fault(error))
 }
 
-fn unknown(name: &str, tools: &[Tool]) -> Fault {
+fn unknown_tool(name: &str, tools: &[DownstreamTool]) -> Fault {
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
     let fault = Fault::new(Code::UnknownTool, format!("no tool is named {name:?}"));
     match nearest(name, names.iter().copied()) {
         Some(nearest) => fault.with_hint(format!("did you mean `{nearest}`?")),
         None => fault.with_hint(format!(
-            "there are {}",
+            "choose one of: {}",
             rung_ladder::head(&names.join(", "), 2_000)
         )),
     }
 }
 
-/// A tool that failed is told by the status, too.
-fn ended(is_error: bool) -> Result {
+/// Returns an error status if the tool reported `isError`.
+fn check_is_error(is_error: bool) -> Result {
     if is_error {
-        return Err(Stop::Told(Class::Upstream));
+        return Err(CommandError::AlreadyReported(Class::Upstream));
     }
     Ok(())
 }
 
-/// The result for people: texts as they are, rows as a table, the rest by what it is.
-fn readable(result: &RawValue) -> String {
+/// Formats a result for people: text as it is, rows as a table, other blocks by their type and size.
+fn format_result(result: &RawValue) -> String {
     let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
     let structured = result.get("structuredContent");
     let blocks = result["content"].as_array().map_or(&[][..], Vec::as_slice);
     let all_text = blocks.iter().all(|block| block["type"] == "text");
-    if let Some(rows) = structured.filter(|_| all_text).and_then(rows) {
+    if let Some(rows) = structured.filter(|_| all_text).and_then(format_rows) {
         return rows;
     }
-    let mut text: String = blocks.iter().map(shown).collect();
+    let mut text: String = blocks.iter().map(format_block).collect();
     if blocks.is_empty() {
         text = structured
             .map(|value| format!("{value:#}\n"))
             .unwrap_or_default();
     }
     let lines = text.lines().map(|line| {
-        // What a server says is shown, never obeyed; a tab is only a wide space.
-        let parts: Vec<String> = line.split('\t').map(visible).collect();
+        // Escape control characters in server output; tabs are harmless.
+        let parts: Vec<String> = line.split('\t').map(escape_for_terminal).collect();
         parts.join("\t") + "\n"
     });
     lines.collect()
 }
 
-fn shown(block: &Value) -> String {
+fn format_block(block: &Value) -> String {
     let text = |key: &str| block[key].as_str().unwrap_or_default();
     match text("type") {
         "text" => {
             let words = text("text");
             let parsed = serde_json::from_str::<Value>(words).ok();
-            let table = parsed.as_ref().and_then(rows);
+            let table = parsed.as_ref().and_then(format_rows);
             table.unwrap_or_else(|| format!("{words}\n"))
         }
         "resource_link" => format!("[{}] {}\n", text("uri"), text("name")),
@@ -209,8 +214,8 @@ fn shown(block: &Value) -> String {
     }
 }
 
-/// Rows of plain values, as a table, where a table loses nothing of them.
-fn rows(value: &Value) -> Option<String> {
+/// Formats rows of plain values as a table. Returns `None` if a table would lose part of them.
+fn format_rows(value: &Value) -> Option<String> {
     let rows = match value {
         Value::Array(rows) => rows,
         Value::Object(members) if members.len() == 1 => members.values().next()?.as_array()?,
@@ -221,7 +226,7 @@ fn rows(value: &Value) -> Option<String> {
     let heading: Vec<&str> = rows.first()?.keys().map(String::as_str).collect();
     let cell = |value: &Value| match value {
         Value::Null => Some(String::new()),
-        Value::String(text) => fits(text).then(|| text.clone()),
+        Value::String(text) => fits_cell(text).then(|| text.clone()),
         Value::Array(_) | Value::Object(_) => None,
         value => Some(value.to_string()),
     };
@@ -233,17 +238,17 @@ fn rows(value: &Value) -> Option<String> {
         let of_row = heading.iter().map(|name| row.get(*name).and_then(cell));
         cells.push(of_row.collect::<Option<Vec<String>>>()?);
     }
-    Some(table(&heading, &cells))
+    Some(format_data_table(&heading, &cells))
 }
 
-/// Whoever sits at the terminal, if anybody does.
-struct Person {
+/// The user at the terminal, if there is one.
+struct TerminalUser {
     can_answer: bool,
     can_see: bool,
 }
 
-impl Person {
-    fn here() -> Self {
+impl TerminalUser {
+    fn detect() -> Self {
         Self {
             can_answer: io::stdin().is_terminal() && io::stderr().is_terminal(),
             can_see: io::stderr().is_terminal(),
@@ -251,10 +256,10 @@ impl Person {
     }
 }
 
-impl Delegate for Person {
-    fn can(&self) -> Capabilities {
+impl Delegate for TerminalUser {
+    fn capabilities(&self) -> Capabilities {
         Capabilities {
-            form: self.can_answer,
+            form_elicitation: self.can_answer,
             tasks: true,
             ..Capabilities::default()
         }
@@ -264,7 +269,7 @@ impl Delegate for Person {
         self.can_see
     }
 
-    fn told(&self, method: &str, params: Option<&RawValue>) {
+    fn on_notification(&self, method: &str, params: Option<&RawValue>) {
         if !self.can_see {
             return;
         }
@@ -280,55 +285,58 @@ impl Delegate for Person {
                     format!(" of {total}")
                 };
                 let words = params["message"].as_str().unwrap_or_default();
-                eprintln!("{}", format!("{done}{of} {}", visible(words)).trim_end());
+                eprintln!(
+                    "{}",
+                    format!("{done}{of} {}", escape_for_terminal(words)).trim_end()
+                );
             }
             "notifications/tasks/status" => {
                 eprintln!(
                     "{}",
-                    visible(params["statusMessage"].as_str().unwrap_or_default())
+                    escape_for_terminal(params["statusMessage"].as_str().unwrap_or_default())
                 );
             }
             "notifications/message" => eprintln!(
                 "{}: {}",
-                visible(params["level"].as_str().unwrap_or("log")),
-                visible(&params["data"].to_string())
+                escape_for_terminal(params["level"].as_str().unwrap_or("log")),
+                escape_for_terminal(&params["data"].to_string())
             ),
             _ => {}
         }
     }
 
-    fn ask<'a>(
+    fn on_request<'a>(
         &'a self,
         method: &'a str,
         params: Option<&'a RawValue>,
-    ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
-        let unanswered = |message: String| Unanswered {
+    ) -> BoxFuture<'a, Result<Box<RawValue>, DelegateError>> {
+        let unanswered = |message: String| DelegateError {
             code: -32601,
             message,
         };
         if method != "elicitation/create" || !self.can_answer {
             return Box::pin(std::future::ready(Err(unanswered(format!(
-                "{method} is not answered here"
+                "rung call does not answer {method}"
             )))));
         }
         let params: Value = params
             .and_then(|params| serde_json::from_str(params.get()).ok())
             .unwrap_or_default();
         Box::pin(async move {
-            // Typing takes its time, and nothing else may wait for it.
-            let asked = tokio::task::spawn_blocking(move || form(&params)).await;
+            // Reading from the terminal blocks: keep it off the runtime thread.
+            let asked = tokio::task::spawn_blocking(move || prompt_form(&params)).await;
             let answer = asked.map_err(|error| unanswered(error.to_string()))?;
             serde_json::value::to_raw_value(&answer).map_err(|error| unanswered(error.to_string()))
         })
     }
 }
 
-/// Has the person fill in a form, a line for each field. An empty line takes the default, or leaves the field out.
-fn form(params: &Value) -> Value {
+/// Prompts for the fields of a form, one line each. An empty line takes the default, or omits the field.
+fn prompt_form(params: &Value) -> Value {
     let message = params["message"].as_str().unwrap_or_default();
-    eprintln!("The server asks: {}", visible(message));
+    eprintln!("The server asks: {}", escape_for_terminal(message));
     eprint!("Answer it? [y/N] ");
-    match line().as_deref() {
+    match read_line().as_deref() {
         Some("y" | "Y" | "yes") => {}
         Some(_) => return json!({"action": "decline"}),
         None => return json!({"action": "cancel"}),
@@ -341,7 +349,7 @@ fn form(params: &Value) -> Value {
     let mut content = Map::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let title = property["title"].as_str().unwrap_or(name);
-        let choices = choices(property);
+        let choices = field_choices(property);
         let among = match choices.as_slice() {
             [] => String::new(),
             choices => format!(" ({})", choices.join(", ")),
@@ -355,19 +363,19 @@ fn form(params: &Value) -> Value {
         loop {
             eprint!(
                 "{}{}{}: ",
-                visible(title),
-                visible(&among),
-                visible(&otherwise)
+                escape_for_terminal(title),
+                escape_for_terminal(&among),
+                escape_for_terminal(&otherwise)
             );
-            let Some(text) = line() else {
+            let Some(text) = read_line() else {
                 return json!({"action": "cancel"});
             };
-            match (text.is_empty(), field(property, &choices, &text)) {
+            match (text.is_empty(), parse_field(property, &choices, &text)) {
                 (true, _) if !default.is_null() => content.insert(name.clone(), default.clone()),
                 (true, _) if !required(name) => None,
                 (false, Some(value)) => content.insert(name.clone(), value),
                 _ => {
-                    eprintln!("that does not fit here");
+                    eprintln!("the value does not fit the field");
                     continue;
                 }
             };
@@ -377,8 +385,8 @@ fn form(params: &Value) -> Value {
     json!({"action": "accept", "content": content})
 }
 
-/// What a field may be, where that is listed.
-fn choices(property: &Value) -> Vec<String> {
+/// Returns the permitted values of a field whose schema enumerates them.
+fn field_choices(property: &Value) -> Vec<String> {
     let items = &property["items"];
     let lists = [
         &property["enum"],
@@ -396,8 +404,8 @@ fn choices(property: &Value) -> Vec<String> {
     list.into_iter().flatten().filter_map(name).collect()
 }
 
-/// What was typed, as the value that the field takes.
-fn field(property: &Value, choices: &[String], text: &str) -> Option<Value> {
+/// Parses the typed text as a value of the field. Returns `None` if it does not fit the schema.
+fn parse_field(property: &Value, choices: &[String], text: &str) -> Option<Value> {
     let known = |word: &str| choices.is_empty() || choices.iter().any(|choice| choice == word);
     match property["type"].as_str() {
         Some("boolean") => match text {
@@ -415,7 +423,7 @@ fn field(property: &Value, choices: &[String], text: &str) -> Option<Value> {
     }
 }
 
-fn line() -> Option<String> {
+fn read_line() -> Option<String> {
     let mut line = String::new();
     let read = io::stdin().read_line(&mut line).ok()?;
     (read > 0).then(|| line.trim().to_owned())

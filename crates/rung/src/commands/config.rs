@@ -1,4 +1,4 @@
-//! `rung config`
+//! `rung config`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -6,16 +6,19 @@ use std::io::Write as _;
 use rung_fault::{Code, Fault};
 use serde_json::json;
 
-use crate::cli::Config;
-use crate::exit::{Result, output};
-use crate::settings::{Given, Project, SETTINGS, Settings, Trust, visible};
+use crate::cli::ConfigCommand;
+use crate::exit::{Result, output_error};
+use crate::settings::{
+    ProjectApprovals, ProjectFile, SETTINGS, Settings, SettingsInput, escape_for_terminal,
+};
+use crate::style;
 
-pub(super) fn run(command: &Config, given: &Given) -> Result {
+pub(super) fn run(command: &ConfigCommand, given: &SettingsInput) -> Result {
     match command {
-        Config::Show { json } => show(&Settings::load(given)?, *json),
-        Config::Trust { yes } => trust(given, *yes),
-        Config::Untrust => untrust(given),
-        Config::Reference => reference(),
+        ConfigCommand::Show { json } => show(&Settings::load(given)?, *json),
+        ConfigCommand::Trust { yes } => trust(given, *yes),
+        ConfigCommand::Untrust => untrust(given),
+        ConfigCommand::Reference => print_reference(),
     }
 }
 
@@ -34,13 +37,13 @@ fn show(settings: &Settings, for_programs: bool) -> Result {
             .map(|w| json!({"key": w.key, "value": w.value.to_json(), "origin": w.origin.to_string()}))
             .collect();
         let all = json!({"settings": values, "withheld": withheld});
-        return writeln!(out, "{all:#}").map_err(output);
+        return writeln!(out, "{all:#}").map_err(output_error);
     }
     let rows: Vec<[String; 3]> = settings
         .iter()
         .map(|(key, value, origin)| [key.to_owned(), value.to_string(), origin.to_string()])
         .collect();
-    table(&mut out, ["SETTING", "VALUE", "FROM"], &rows).map_err(output)?;
+    write_table(&mut out, ["SETTING", "VALUE", "FROM"], &rows).map_err(output_error)?;
     if !settings.withheld().is_empty() {
         let rows: Vec<[String; 3]> = settings
             .withheld()
@@ -51,14 +54,14 @@ fn show(settings: &Settings, for_programs: bool) -> Result {
             out,
             "\nNot applied until `rung config trust` approves the file:"
         )
-        .map_err(output)?;
-        table(&mut out, ["SETTING", "VALUE", "FROM"], &rows).map_err(output)?;
+        .map_err(output_error)?;
+        write_table(&mut out, ["SETTING", "VALUE", "FROM"], &rows).map_err(output_error)?;
     }
     Ok(())
 }
 
-/// Columns as wide as what stands in them.
-fn table<const N: usize>(
+/// Writes a table whose columns are as wide as their longest cell.
+fn write_table<const N: usize>(
     out: &mut impl std::io::Write,
     head: [&str; N],
     rows: &[[String; N]],
@@ -69,67 +72,73 @@ fn table<const N: usize>(
             *width = (*width).max(cell.chars().count());
         }
     }
-    let mut line = |cells: [&str; N]| {
+    let line = |cells: [&str; N]| {
         let padded = cells
             .iter()
             .zip(widths)
             .map(|(cell, width)| format!("{cell:width$}"));
         let padded: Vec<String> = padded.collect();
-        writeln!(out, "{}", padded.join("  ").trim_end())
+        padded.join("  ").trim_end().to_owned()
     };
-    line(head)?;
+    writeln!(out, "{}", style::heading(&line(head)))?;
     for row in rows {
-        line(row.each_ref().map(String::as_str))?;
+        writeln!(out, "{}", line(row.each_ref().map(String::as_str)))?;
     }
     Ok(())
 }
 
-fn trust(given: &Given, yes: bool) -> Result {
+fn trust(given: &SettingsInput, yes: bool) -> Result {
     let settings = Settings::load(given)?;
-    let project = project(&settings)?;
-    let mut approvals = Trust::of(given)?;
-    let path = visible(&project.path.to_string_lossy());
-    if approvals.approves(project) {
-        return say(&format!("{path} is approved already.\n"));
+    let project = require_project(&settings)?;
+    let mut approvals = ProjectApprovals::load(given)?;
+    let path = escape_for_terminal(&project.path.to_string_lossy());
+    if approvals.is_approved(project) {
+        return print_text(&format!("{path} is already approved.\n"));
     }
-    let mut asked = format!("{path}\n{}\n\nIt asks for:\n", project.digest());
+    let mut asked = format!(
+        "{path}\n{}\n\nValues that need approval:\n",
+        project.digest()
+    );
     if settings.withheld().is_empty() {
-        asked.push_str("  nothing that needs approval\n");
+        asked.push_str("  no value that needs approval\n");
     }
     for withheld in settings.withheld() {
         let _ = writeln!(asked, "  {} = {}", withheld.key, withheld.value);
     }
-    say(&asked)?;
-    if !yes && !super::confirmed("rung config trust --yes")? {
+    print_text(&asked)?;
+    if !yes && !super::confirm("rung config trust --yes")? {
         let refused = Fault::new(Code::UntrustedProject, "the file is not approved");
         return Err(refused.into());
     }
-    approvals.set(project, true)?;
-    say("Approved, as it is now. A change of the file needs a new approval.\n")
+    approvals.set_approved(project, true)?;
+    print_text("Approved with its current content. An edited file needs a new approval.\n")
 }
 
-fn say(text: &str) -> Result {
+fn print_text(text: &str) -> Result {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
-        .map_err(output)
+        .map_err(output_error)
 }
 
-fn untrust(given: &Given) -> Result {
+fn untrust(given: &SettingsInput) -> Result {
     let settings = Settings::load(given)?;
-    let project = project(&settings)?;
-    Trust::of(given)?.set(project, false)?;
-    let path = visible(&project.path.to_string_lossy());
-    say(&format!("{path} is no longer approved.\n"))
+    let project = require_project(&settings)?;
+    ProjectApprovals::load(given)?.set_approved(project, false)?;
+    let path = escape_for_terminal(&project.path.to_string_lossy());
+    print_text(&format!("{path} is no longer approved.\n"))
 }
 
-fn project(settings: &Settings) -> Result<&Project> {
+fn require_project(settings: &Settings) -> Result<&ProjectFile> {
     settings.project().ok_or_else(|| {
-        let fault = Fault::new(Code::NotFound, "there is no rung.toml here or above");
-        let fault = match settings.passed_over() {
+        let fault = Fault::new(
+            Code::NotFound,
+            "no rung.toml in the working folder or above",
+        );
+        let fault = match settings.ignored_projects() {
             [] => fault.with_hint("run this in the project's folder"),
             [path, ..] => fault.with_hint(format!(
-                "{} belongs to another user, and only your own file can be approved",
+                "{} belongs to another user; only your own file can be approved",
                 path.display()
             )),
         };
@@ -137,14 +146,14 @@ fn project(settings: &Settings) -> Result<&Project> {
     })
 }
 
-fn reference() -> Result {
+fn print_reference() -> Result {
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "| setting | variable | takes | default | in an unapproved project file | what it is |\n\
+        "| setting | variable | value | default | in an unapproved project file | description |\n\
          | --- | --- | --- | --- | --- | --- |"
     )
-    .map_err(output)?;
+    .map_err(output_error)?;
     for setting in SETTINGS {
         writeln!(
             out,
@@ -157,10 +166,10 @@ fn reference() -> Result {
             setting
                 .default
                 .map_or_else(String::new, |text| format!("`{text}`")),
-            setting.power.rule(),
+            setting.project_permission.rule(),
             setting.help
         )
-        .map_err(output)?;
+        .map_err(output_error)?;
     }
     Ok(())
 }

@@ -1,59 +1,58 @@
-//! `rung demo`: from nothing to the first answer.
+//! `rung demo`: creates sample data, grants an agent access and serves it.
 
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use rung_fault::{Code, Fault};
-use rung_pdpp::connect::{Cache, Cached, Credential};
-use rung_records::grant::Selection;
-use rung_records::{Bearer, GrantRequest, Records, Target};
+use rung_pdpp::connect::{CachedGrant, Credential, CredentialCache};
+use rung_records::grant::StreamSelection;
+use rung_records::{Bearer, GrantRequest, Records, StreamTarget};
 use serde_json::{Value, json};
 
 use crate::cli::{Cli, Command, DemoArgs};
-use crate::demo::{Life, SOURCES};
-use crate::exit::{Result, output};
+use crate::demo::{SOURCES, SampleGenerator};
+use crate::exit::{Result, output_error};
+use crate::listen_address::ListenAddress;
 
-/// Where the sample lies, if nothing else is said.
-const FOLDER: &str = "rung-demo";
-/// Who reads it.
-const CLIENT: &str = "Demo agent";
+/// Default data folder, in the working folder.
+const DEFAULT_FOLDER: &str = "rung-demo";
+/// Client name of the sample grant.
+const CLIENT_NAME: &str = "Demo agent";
 
 pub(super) fn run(args: &DemoArgs, home: Option<PathBuf>, set: Vec<String>) -> Result {
     let home = match home {
         Some(home) => home,
         None => std::env::current_dir()
             .map_err(|error| Fault::new(Code::Internal, error.to_string()))?
-            .join(FOLDER),
+            .join(DEFAULT_FOLDER),
     };
-    let address: SocketAddr = args.listen.parse().map_err(|_| {
-        Fault::new(
-            Code::InvalidArguments,
-            format!("{} is no address", args.listen),
-        )
-        .with_hint("write it as 127.0.0.1:7663")
+    let listen = args.listen.parse::<ListenAddress>().map_err(|why| {
+        Fault::new(Code::InvalidArguments, format!("--listen {why}"))
+            .with_hint("write it as --listen 127.0.0.1:7663")
     })?;
-    // Nothing is touched where another one is at work.
+    // At least one address is returned.
+    let address = listen.resolve()?[0];
+    // Change nothing if the address is in use, for example by another demo.
     if !args.prepare
         && let Err(error) = std::net::TcpListener::bind(address)
     {
         let why = format!("cannot listen at {address}: {error}");
         return Err(Fault::new(Code::InvalidSetting, why)
-            .with_hint("end what listens there, or choose another address with --listen ADDR:PORT")
+            .with_hint("end the process that listens there, or choose another address with --listen HOST:PORT")
             .into());
     }
-    let settings = super::loaded(Some(home.clone()), set.clone())?;
+    let settings = super::load_settings(Some(home.clone()), set.clone())?;
     let records = crate::records::open(&settings)?;
-    let owner = crate::records::owner(&records)?;
-    refuse_others(&records, &owner, &home)?;
-    let made = make(&records, &owner)?;
+    let owner = crate::records::local_owner(&records)?;
+    check_only_sample(&records, &owner, &home)?;
+    let made = create_sample(&records, &owner)?;
     let provider = format!("http://{address}");
-    let (grant, path) = connect(&records, &owner, &provider)?;
+    let (grant, path) = issue_sample_grant(&records, &owner, &provider)?;
     let password = if records
         .has_password(owner.subject_id())
         .map_err(Fault::from)?
     {
-        "the one it showed at first".to_owned()
+        "as printed by the first `rung demo`".to_owned()
     } else {
         let password = crate::password::generate()?;
         records
@@ -70,32 +69,32 @@ pub(super) fn run(args: &DemoArgs, home: Option<PathBuf>, set: Vec<String>) -> R
         String::new(),
         format!("  The owner's page   {provider}/owner/grants   password {password}"),
         format!(
-            "  What {CLIENT:?} may read   mail messages since 1 January 2026, without folder and has_attachment (grant {grant})"
+            "  What {CLIENT_NAME:?} may read   mail messages since 1 January 2026, without folder and has_attachment (grant {grant})"
         ),
         format!("  Its token          {}", path.display()),
         String::new(),
-        "Ask, as the agent would:".to_owned(),
+        "Read as the agent:".to_owned(),
         String::new(),
         format!("  rung pdpp whoami {provider}"),
         format!(
             "  rung call 'rung pdpp mcp --provider-url {provider}' search --args '{{\"q\":\"reading room\"}}'"
         ),
         String::new(),
-        "As the owner, see what was shown, and set another password:".to_owned(),
+        "As the owner, list the disclosures, and set another password:".to_owned(),
         String::new(),
         format!("  rung pdpp disclosures --home {}", home.display()),
         format!("  rung pdpp password --home {}", home.display()),
         String::new(),
-        "Let an agent of yours ask for access, and read:".to_owned(),
+        "Add the server to your MCP client, which then requests access:".to_owned(),
         String::new(),
     ];
     for line in shown {
-        writeln!(out, "{line}").map_err(output)?;
+        writeln!(out, "{line}").map_err(output_error)?;
     }
-    for line in clients(&provider) {
-        writeln!(out, "  {line}").map_err(output)?;
+    for line in client_instructions(&provider) {
+        writeln!(out, "  {line}").map_err(output_error)?;
     }
-    out.flush().map_err(output)?;
+    out.flush().map_err(output_error)?;
     drop(out);
     if args.prepare {
         return Ok(());
@@ -103,15 +102,15 @@ pub(super) fn run(args: &DemoArgs, home: Option<PathBuf>, set: Vec<String>) -> R
     drop(records);
     let said = ["rung", "serve", "--listen", &args.listen];
     let Command::Serve(serve) = <Cli as clap::Parser>::parse_from(said).command else {
-        return Err(Fault::new(Code::Internal, "serving is a command").into());
+        return Err(Fault::new(Code::Internal, "`rung serve` does not parse").into());
     };
     let mut set = set;
     set.push(format!("listen={address}"));
-    super::serve::run(&serve, &super::loaded(Some(home), set)?)
+    super::serve::run(&serve, &super::load_settings(Some(home), set)?)
 }
 
-/// Refuses a folder that holds somebody's own data.
-fn refuse_others(
+/// Rejects a folder that holds data other than the sample.
+fn check_only_sample(
     records: &Records,
     owner: &Bearer,
     home: &std::path::Path,
@@ -123,26 +122,26 @@ fn refuse_others(
         return Ok(());
     }
     let why = format!(
-        "{} holds other data, which the sample must not be mixed with",
+        "{} holds other data, and the sample is not mixed with it",
         home.display()
     );
     Err(Fault::new(Code::InvalidArguments, why).with_hint("choose an empty folder with --home DIR"))
 }
 
-/// Makes the sample, once.
-fn make(records: &Records, owner: &Bearer) -> std::result::Result<usize, Fault> {
+/// Creates the sample records. Repeating it changes nothing.
+fn create_sample(records: &Records, owner: &Bearer) -> std::result::Result<usize, Fault> {
     let mut made = 0;
     for source in &SOURCES {
-        records.register(source.manifest())?;
+        records.register_source(source.manifest())?;
         let (id, connector) = (source.connection, source.connector);
         records.put_connection(owner, id, connector, Some(source.account))?;
-        let all = Life::new().records(connector);
+        let all = SampleGenerator::new().records(connector);
         made += all.len();
         let mut streams: Vec<&str> = all.iter().map(|(stream, _, _)| *stream).collect();
         streams.sort_unstable();
         streams.dedup();
         for stream in streams {
-            let target = Target {
+            let target = StreamTarget {
                 connector_id: connector.to_owned(),
                 connection_id: Some(id.to_owned()),
                 stream: stream.to_owned(),
@@ -160,16 +159,18 @@ fn make(records: &Records, owner: &Bearer) -> std::result::Result<usize, Fault> 
     Ok(made)
 }
 
-/// Gives an agent access to some of it, and keeps its token where agents look for it.
-fn connect(
+/// Grants the sample agent access to part of the data, and caches its token where `rung pdpp mcp` reads it.
+fn issue_sample_grant(
     records: &Records,
     owner: &Bearer,
     provider: &str,
 ) -> std::result::Result<(String, PathBuf), Fault> {
-    let cache = Cache::at(None);
-    // Started again, the same token is as good as before.
+    let cache = CredentialCache::new(None);
+    // Reuse the cached token of an earlier run while it is valid.
     if let Ok(Some(cached)) = cache.read(provider)
-        && records.admit(&cached.credential.access_token).is_ok()
+        && records
+            .authenticate(&cached.credential.access_token)
+            .is_ok()
     {
         let grant = cached.credential.grant_id.unwrap_or_default();
         return Ok((grant, cache.path(provider)));
@@ -183,21 +184,21 @@ fn connect(
         "body",
         "sent_at",
     ];
-    let (grant, token) = records.issue(
+    let (grant, token) = records.issue_grant(
         owner,
         &GrantRequest {
-            client: CLIENT.to_owned(),
+            client: CLIENT_NAME.to_owned(),
             source: "mail".to_owned(),
-            selections: vec![Selection {
+            selections: vec![StreamSelection {
                 stream: "messages".to_owned(),
                 fields: fields.map(str::to_owned).to_vec(),
                 since: Some("2026-01-01".to_owned()),
-                ..Selection::default()
+                ..StreamSelection::default()
             }],
             ..GrantRequest::default()
         },
     )?;
-    let cached = Cached {
+    let cached = CachedGrant {
         provider_url: Some(provider.to_owned()),
         authorization_server: Some(provider.to_owned()),
         scope: Some("pdpp:read".to_owned()),
@@ -217,8 +218,8 @@ fn connect(
     Ok((grant.grant_id, path))
 }
 
-/// How agents are told of it. They ask the owner themselves, in the browser.
-fn clients(provider: &str) -> Vec<String> {
+/// Returns the commands that add this server to known MCP clients, which then request access in the browser.
+fn client_instructions(provider: &str) -> Vec<String> {
     let url = format!("{provider}/mcp");
     let servers: Value = json!({"mcpServers": {"rung": {"type": "http", "url": url}}});
     vec![

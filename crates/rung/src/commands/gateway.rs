@@ -1,4 +1,4 @@
-//! `rung gateway`: other servers, and nothing else; and the operator's side of them.
+//! `rung gateway`: serves downstream servers alone, and reports on and approves them for the operator.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -8,28 +8,31 @@ use std::time::Duration;
 
 use rung_auth::{Access, Permit, Token, TokenRecord, admit};
 use rung_fault::{Code, Fault};
-use rung_gateway::OpenTo;
-use rung_gateway::config::{self, Approvals, Places, Which};
-use rung_gateway::policy::Thing;
+use rung_gateway::HttpAccess;
+use rung_gateway::config::{self, Approvals, ConfigPaths, ServerSelection};
+use rung_gateway::policy::PolicySubject;
 use rung_kv::Home;
-use rung_mcp::Server;
-use rung_mcp::http::{self, Config, Door};
+use rung_mcp::McpServer;
+use rung_mcp::http::{self, HttpConfig, HttpGuard};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::cli::{GatewayArgs, GatewayCommand, GatewayFiles, GatewayServeArgs, Transport};
+use crate::cli::{GatewayArgs, GatewayCommand, GatewayFiles, GatewayServeArgs, GatewayTransport};
+use crate::data_folder::DataFolder;
 use crate::exit::Result;
-use crate::gateway::{Manner, approvals, gateway, gateway_that, places};
+use crate::gateway::{
+    GatewayMode, approvals_file, build_default_gateway, build_gateway, config_places,
+};
+use crate::leader::{self, Rendezvous, ServerConfigFactory};
+use crate::listen_address::ListenAddress;
 use crate::log;
-use crate::offer::{now_ms, offer};
-use crate::results::Results;
-use crate::settings::{Settings, visible};
-use crate::table::table;
-use crate::tokens::{Guests, Open, exported, given};
-use crate::windows::{self, Meeting, Serving};
+use crate::server_config::{build_server_config, now_ms};
+use crate::settings::{Settings, escape_for_terminal};
+use crate::table::format_table;
+use crate::tokens::{AnonymousAccess, TokenAuthenticator, env_token, unstored_token};
 
-/// Where the program whose place this takes listens.
-const PORT: u16 = 3344;
+/// Default port, that of the program that this command replaces (pmcp).
+const DEFAULT_PORT: u16 = 3344;
 
 pub(super) fn run(args: GatewayArgs, settings: Settings) -> Result {
     match args.command {
@@ -61,41 +64,41 @@ pub(super) fn run(args: GatewayArgs, settings: Settings) -> Result {
             token,
             json,
         }) => {
-            let thing = thing(&tool, resource, prompt)?;
-            why(&files, &tool, thing, token.as_deref(), json, &settings)
+            let thing = parse_access_target(&tool, resource, prompt)?;
+            explain_access(&files, &tool, thing, token.as_deref(), json, &settings)
         }
     }
 }
 
 fn serve(args: &GatewayServeArgs, settings: Settings) -> Result {
     log::start(&log_level(args, &settings), args.log_format);
-    let transport = match exported_word("PMCP_TRANSPORT").as_deref() {
-        Some("http") => Transport::Http,
-        Some("stdio") => Transport::Stdio,
+    let transport = match env_text("PMCP_TRANSPORT").as_deref() {
+        Some("http") => GatewayTransport::Http,
+        Some("stdio") => GatewayTransport::Stdio,
         Some(other) => {
-            let why = format!("PMCP_TRANSPORT: {other:?} is neither stdio nor http");
+            let why = format!("PMCP_TRANSPORT must be stdio or http, not {other:?}");
             return Err(Fault::new(Code::InvalidSetting, why).into());
         }
-        None => args.transport.unwrap_or(Transport::Stdio),
+        None => args.transport.unwrap_or(GatewayTransport::Stdio),
     };
     match transport {
-        Transport::Stdio => over_stdio(args, settings),
-        Transport::Http => over_http(args, &settings),
+        GatewayTransport::Stdio => serve_stdio(args, settings),
+        GatewayTransport::Http => serve_http(args, &settings),
     }
 }
 
-/// What is exported. As the program whose place this takes has it, it counts before what is said.
-fn exported_word(name: &str) -> Option<String> {
+/// Reads a non-empty environment variable. As in pmcp, it takes precedence over the flag.
+fn env_text(name: &str) -> Option<String> {
     let value = std::env::var(name).ok();
     value.filter(|value| !value.is_empty())
 }
 
-fn exported_number<T: FromStr>(name: &str) -> std::result::Result<Option<T>, Fault> {
-    let Some(value) = exported_word(name) else {
+fn env_number<T: FromStr>(name: &str) -> std::result::Result<Option<T>, Fault> {
+    let Some(value) = env_text(name) else {
         return Ok(None);
     };
     let wrong = |_| {
-        let why = format!("{name}: {value:?} is not a number that it can be");
+        let why = format!("{name} must be a whole number in range, not {value:?}");
         Fault::new(Code::InvalidSetting, why)
     };
     value.trim().parse().map(Some).map_err(wrong)
@@ -107,66 +110,77 @@ fn log_level(args: &GatewayServeArgs, settings: &Settings) -> String {
         (_, true) => Some("error".to_owned()),
         _ => args.log_level.clone(),
     };
-    let level = exported_word("PMCP_LOG_LEVEL").or(said);
+    let level = env_text("PMCP_LOG_LEVEL").or(said);
     level.unwrap_or_else(|| settings.log().to_owned())
 }
 
-/// How the gateway behaves by what is exported and said.
-fn manner(args: &GatewayServeArgs, settings: &Settings) -> std::result::Result<Manner, Fault> {
-    let usual = Manner::usual(settings);
-    let starts = exported_number("PMCP_MAX_SPAWNS")?.or(args.max_concurrent_spawns);
-    let longest = exported_number("PMCP_REQUEST_TIMEOUT")?.or(args.request_timeout);
-    Ok(Manner {
+/// Returns the mode of the gateway from environment variables and flags.
+fn gateway_mode(
+    args: &GatewayServeArgs,
+    settings: &Settings,
+) -> std::result::Result<GatewayMode, Fault> {
+    let usual = GatewayMode::default_for(settings);
+    let starts = env_number("PMCP_MAX_SPAWNS")?.or(args.max_concurrent_spawns);
+    let longest = env_number("PMCP_REQUEST_TIMEOUT")?.or(args.request_timeout);
+    Ok(GatewayMode {
         shown_empty: true,
-        starts: starts.unwrap_or(usual.starts),
-        longest: longest
+        max_starts: starts.unwrap_or(usual.max_starts),
+        max_call_duration: longest
             .filter(|seconds| *seconds > 0)
             .map(Duration::from_secs),
         ..usual
     })
 }
 
-fn over_stdio(args: &GatewayServeArgs, settings: Settings) -> Result {
-    let results = Results::open(&settings)?;
-    let others = gateway_that(manner(args, &settings)?, &args.files, &settings, &results)?;
+fn serve_stdio(args: &GatewayServeArgs, settings: Settings) -> Result {
+    let results = DataFolder::open(&settings)?;
+    let others = build_gateway(
+        gateway_mode(args, &settings)?,
+        &args.files,
+        &settings,
+        &results,
+    )?;
     let (names, surface) = (args.tool_names.into(), args.files.surface.into());
     let digest = others.digest(&format!("{args:?} {settings:?}"));
-    let meeting = Meeting::at(&settings.home()?, &digest);
+    let meeting = Rendezvous::for_digest(&settings.home()?, &digest);
     let served = others.clone();
-    let serving: Serving = Arc::new(move || {
+    let serving: ServerConfigFactory = Arc::new(move || {
         let others = Some((served.clone(), surface));
-        offer(&settings, &results, names, None, None, others)
+        build_server_config(&settings, &results, names, None, None, others)
     });
-    Ok(windows::serve(meeting.as_ref(), &others, &serving)?)
+    Ok(leader::serve(meeting.as_ref(), &others, &serving)?)
 }
 
-fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
-    let results = Results::open(settings)?;
-    let address = address(args)?;
-    let token = token(args)?;
+fn serve_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
+    let results = DataFolder::open(settings)?;
+    let address = listen_address(args)?;
+    let token = required_token(args)?;
     let open = match (&token, address.ip().is_loopback()) {
-        (Some(_), _) => Open::Never,
-        (None, true) => Open::WhileNoToken,
-        (None, false) if !results.tokens().list()?.is_empty() => Open::Never,
+        (Some(_), _) => AnonymousAccess::Never,
+        (None, true) => AnonymousAccess::WhileNoToken,
+        (None, false) if !results.tokens().list()?.is_empty() => AnonymousAccess::Never,
         (None, false) => {
-            let why = format!("{} can be reached from other machines", address.ip());
+            let why = format!(
+                "{} is reachable from other machines, and no token is required",
+                address.ip()
+            );
             return Err(Fault::new(Code::InvalidSetting, why)
-                .with_hint("set PMCP_AUTH_TOKEN, or make a token with `rung token new NAME`")
+                .with_hint("set PMCP_AUTH_TOKEN, or create a token with `rung token new NAME`")
                 .into());
         }
     };
-    // As the program whose place this takes has it. No page gets here, whose Host and Origin are looked at.
-    let mut manner = manner(args, settings)?;
-    if open == Open::WhileNoToken && !settings.says_gateway_open_to() {
-        manner.open_to = OpenTo::Anybody;
+    // As in pmcp, anonymous local clients may call. Web pages cannot: Host and Origin are checked.
+    let mut manner = gateway_mode(args, settings)?;
+    if open == AnonymousAccess::WhileNoToken && !settings.is_gateway_open_to_set() {
+        manner.open_to = HttpAccess::Anyone;
     }
-    let others = gateway_that(manner, &args.files, settings, &results)?;
-    let rate = exported_number("PMCP_RATE_LIMIT")?.or(args.rate_limit);
-    let origins = exported_word("PMCP_ALLOWED_ORIGINS").unwrap_or_default();
+    let others = build_gateway(manner, &args.files, settings, &results)?;
+    let rate = env_number("PMCP_RATE_LIMIT")?.or(args.rate_limit);
+    let origins = env_text("PMCP_ALLOWED_ORIGINS").unwrap_or_default();
     let origins = origins.split(',').map(str::trim).map(str::to_owned);
     let origins = origins.filter(|origin| !origin.is_empty());
     let origins = origins.chain(args.allowed_origin.clone()).collect();
-    let offer = offer(
+    let offer = build_server_config(
         settings,
         &results,
         args.tool_names.into(),
@@ -174,14 +188,14 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
         None,
         Some((others.clone(), args.files.surface.into())),
     )?;
-    let guests = Guests::new(results.tokens(), None, open).or_token(token);
-    let door = Door::new(address, args.allow_host.clone(), origins, guests);
-    let mut config = Config::new(door);
-    config.watched_by_anybody = true;
-    others.count_in(&mut config.registry);
+    let guests = TokenAuthenticator::new(results.tokens(), None, open).with_token(token);
+    let door = HttpGuard::new(address, args.allow_host.clone(), origins, guests);
+    let mut config = HttpConfig::new(door);
+    config.public_metrics = true;
+    others.register_metrics(&mut config.registry);
     config.rate = rate.unwrap_or(0);
-    rung_memory::give_back();
-    let runtime = super::runtime()?;
+    rung_memory::release_text_pages();
+    let runtime = super::build_runtime()?;
     let internal = |error: std::io::Error| Fault::new(Code::Internal, error.to_string());
     runtime.block_on(async {
         let listener = TcpListener::bind(address).await.map_err(|error| {
@@ -189,13 +203,18 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
             Fault::new(Code::InvalidSetting, why).with_hint("choose another --port")
         })?;
         let address = listener.local_addr().map_err(internal)?;
-        if open == Open::WhileNoToken && results.tokens().list()?.is_empty() {
-            eprintln!("{}", without_token(manner.open_to));
+        if open == AnonymousAccess::WhileNoToken && results.tokens().list()?.is_empty() {
+            eprintln!("{}", anonymous_notice(manner.open_to));
         }
         eprintln!("listening at http://{address}{}", http::PATH);
         let tended = others.clone();
-        tokio::spawn(async move { tended.tend().await });
-        let served = http::serve(Server::new(offer), config, listener, super::asked_to_stop());
+        tokio::spawn(async move { tended.run_maintenance().await });
+        let served = http::serve(
+            McpServer::new(offer),
+            config,
+            listener,
+            super::stop_signal(),
+        );
         served.await.map_err(internal)?;
         others.shut_down().await;
         Ok::<(), Fault>(())
@@ -204,51 +223,55 @@ fn over_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
     Ok(())
 }
 
-/// What whoever has no token can do while there is none.
-fn without_token(open_to: OpenTo) -> &'static str {
+/// Returns the notice on what clients can reach while no token exists.
+fn anonymous_notice(open_to: HttpAccess) -> &'static str {
     match open_to {
-        OpenTo::Anybody => {
-            "anybody on this machine reaches the servers, until there is a token: PMCP_AUTH_TOKEN, or `rung token new NAME`"
+        HttpAccess::Anyone => {
+            "every client on this machine reaches the servers until a token exists: set PMCP_AUTH_TOKEN, or run `rung token new NAME`"
         }
-        OpenTo::Tokens | OpenTo::Granted => {
-            "nobody reaches the servers without a token: `rung token new NAME --write` makes one"
+        HttpAccess::Tokens | HttpAccess::ByGrant => {
+            "clients need a token to reach the servers: create one with `rung token new NAME --write`"
         }
     }
 }
 
-fn address(args: &GatewayServeArgs) -> Result<SocketAddr, Fault> {
+fn listen_address(args: &GatewayServeArgs) -> Result<SocketAddr, Fault> {
     let wrong = |why: String| Fault::new(Code::InvalidSetting, why);
-    let host = exported_word("PMCP_HOST").or_else(|| args.host.clone());
+    let host = env_text("PMCP_HOST").or_else(|| args.host.clone());
     let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
-    let host = match host.as_str() {
-        "localhost" => "127.0.0.1",
-        host => host,
-    };
-    let host: IpAddr = host
-        .parse()
-        .map_err(|_| wrong(format!("{host:?} is no address to listen at")))?;
-    let port = exported_number("PMCP_PORT")?.or(args.port);
-    Ok(SocketAddr::new(host, port.unwrap_or(PORT)))
+    let port = env_number("PMCP_PORT")?.or(args.port);
+    let port = port.unwrap_or(DEFAULT_PORT);
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, port));
+    }
+    let named = format!("{host}:{port}").parse::<ListenAddress>();
+    let named =
+        named.map_err(|_| wrong(format!("{host:?} is not an IP address or a host name")))?;
+    // At least one address is returned.
+    Ok(named.resolve()?[0])
 }
 
-/// The token that callers must show, if one was given.
-fn token(args: &GatewayServeArgs) -> Result<Option<TokenRecord>, Fault> {
+/// Returns the token that clients must send, if a flag or the environment names one.
+fn required_token(args: &GatewayServeArgs) -> Result<Option<TokenRecord>, Fault> {
     if let Some(file) = &args.auth_token_file {
-        return given(first_line(file)?).map(Some);
+        return unstored_token(read_first_line(file)?).map(Some);
     }
-    match (exported()?, &args.auth_token) {
-        (None, Some(token)) => given(token.clone()).map(Some),
+    match (env_token()?, &args.auth_token) {
+        (None, Some(token)) => unstored_token(token.clone()).map(Some),
         (exported, _) => Ok(exported),
     }
 }
 
-fn first_line(file: &Path) -> Result<String, Fault> {
+fn read_first_line(file: &Path) -> Result<String, Fault> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         Fault::new(Code::InvalidSetting, format!("{}: {error}", file.display()))
     })?;
     let first = text.lines().next().unwrap_or_default().trim();
     if first.is_empty() {
-        let why = format!("{}: there is no token in its first line", file.display());
+        let why = format!(
+            "{}: the first line is empty; it must be the token",
+            file.display()
+        );
         return Err(Fault::new(Code::InvalidSetting, why));
     }
     Ok(first.to_owned())
@@ -260,15 +283,18 @@ fn status(
     as_json: bool,
     settings: &Settings,
 ) -> Result {
-    let results = Results::open(settings)?;
-    let report = gateway(files, settings, &results)?.report();
+    let results = DataFolder::open(settings)?;
+    let report = build_default_gateway(files, settings, &results)?.report();
     let known: Vec<&str> = report.servers.iter().map(|row| row.name.as_str()).collect();
     if let Some(name) = server
         && !known.contains(&name)
     {
         let fault = Fault::new(Code::UnknownServer, format!("no server is named {name:?}"));
-        return super::told(
-            fault.with_hint(format!("there are {}", known.join(", "))),
+        return super::report_fault(
+            match known.as_slice() {
+                [] => fault.with_hint("configure a server in .mcp.json or in the settings"),
+                known => fault.with_hint(format!("choose one of: {}", known.join(", "))),
+            },
             as_json,
         );
     }
@@ -299,14 +325,14 @@ fn status(
             ]
         })
         .collect();
-    print!("{}", table(&heading, &shown));
+    print!("{}", format_table(&heading, &shown));
     for problem in &report.problems {
         eprintln!("warning: {problem}");
     }
     Ok(())
 }
 
-/// What is done about approvals.
+/// Action of `rung gateway trust`.
 #[derive(Clone, Copy)]
 enum TrustAction {
     List,
@@ -320,40 +346,40 @@ fn trust(
     action: TrustAction,
     settings: &Settings,
 ) -> Result {
-    // A file that was asked for would hide the project's entries of the same names, which are what is approved here.
-    let places = Places {
+    // Ignore --config: its entries would hide the project's entries of the same names, which are approved here.
+    let places = ConfigPaths {
         config: None,
-        ..places(files)?
+        ..config_places(files)?
     };
     let Some(file) = places.project.as_ref().map(|root| root.join(".mcp.json")) else {
-        let why = "there is no project here whose .mcp.json could be approved";
+        let why = "the working folder is in no project with a .mcp.json";
         return Err(Fault::new(Code::NotFound, why)
             .with_hint("name the project with --project DIR")
             .into());
     };
-    // Approvals count only where no other user could have written them. To list them makes no folder.
+    // Approvals count only in a folder that no other user can write. Listing them does not create it.
     let home = settings.home()?;
     if !matches!(action, TrustAction::List) || home.exists() {
         Home::open(home)?;
     }
-    let mut known = Approvals::read(approvals(settings)?);
+    let mut known = Approvals::read(approvals_file(settings)?);
     let variable = |name: &str| std::env::var(name).ok();
     let loaded = config::load(&places, &variable, &known);
     match action {
         TrustAction::List => {
             let rows = loaded.specs.iter().filter(|spec| spec.file == file);
-            let waits = |name: &str| loaded.waiting.iter().any(|wait| wait.name == name);
+            let waits = |name: &str| loaded.pending.iter().any(|wait| wait.name == name);
             for spec in rows.filter(|spec| !waits(&spec.name)) {
-                println!("{}\tapproved\t{}", spec.name, spec.shown());
+                println!("{}\tapproved\t{}", spec.name, spec.summary());
             }
-            for wait in &loaded.waiting {
-                println!("{}\twaits\t{}", wait.name, wait.shown);
+            for wait in &loaded.pending {
+                println!("{}\twaits\t{}", wait.name, wait.summary);
             }
         }
         TrustAction::Revoke => {
             let which = match names {
-                [] => Which::All,
-                names => Which::Named(names),
+                [] => ServerSelection::All,
+                names => ServerSelection::Named(names),
             };
             for name in known.revoke(&file, which).map_err(Fault::from)? {
                 println!("{name}: no longer approved");
@@ -363,22 +389,22 @@ fn trust(
             let proposals = loaded.proposals(&file, names).map_err(Fault::from)?;
             let waits = |name: &String| proposals.iter().any(|wait| wait.name == *name);
             for name in names.iter().filter(|name| !waits(name)) {
-                println!("{name}: approved already");
+                println!("{name}: already approved");
             }
             if proposals.is_empty() {
                 if names.is_empty() {
-                    println!("nothing waits for approval");
+                    println!("no server waits for approval");
                 }
                 return Ok(());
             }
-            let place = visible(&file.to_string_lossy());
+            let place = escape_for_terminal(&file.to_string_lossy());
             for wait in &proposals {
                 print!("{} in {place}\n{}", wait.name, wait.review);
             }
             let again = ["rung gateway trust --yes"].into_iter();
             let again = again.chain(names.iter().map(String::as_str));
             let again: Vec<&str> = again.collect();
-            if !yes && !super::confirmed(&again.join(" "))? {
+            if !yes && !super::confirm(&again.join(" "))? {
                 let refused = Fault::new(Code::UntrustedProject, "nothing was approved");
                 return Err(refused.into());
             }
@@ -391,32 +417,36 @@ fn trust(
     Ok(())
 }
 
-/// What an id means.
-fn thing(id: &str, resource: bool, prompt: bool) -> std::result::Result<Thing<'_>, Fault> {
+/// Parses an id as a tool, resource, prompt, server or gateway tool.
+fn parse_access_target(
+    id: &str,
+    resource: bool,
+    prompt: bool,
+) -> std::result::Result<PolicySubject<'_>, Fault> {
     match id.split_once("::") {
-        Some((server, uri)) if resource => Ok(Thing::Resource { server, uri }),
-        Some((server, name)) if prompt => Ok(Thing::Prompt { server, name }),
-        Some((server, tool)) => Ok(Thing::Tool { server, tool }),
+        Some((server, uri)) if resource => Ok(PolicySubject::Resource { server, uri }),
+        Some((server, name)) if prompt => Ok(PolicySubject::Prompt { server, name }),
+        Some((server, tool)) => Ok(PolicySubject::Tool { server, tool }),
         None if resource || prompt => {
             let why = format!("{id:?} names no server");
             let hint = "write server::uri for a resource, server::name for a prompt";
             Err(Fault::new(Code::InvalidArguments, why).with_hint(hint))
         }
-        None if rung_gateway::names().any(|own| own == id) => Ok(Thing::GatewayTool(id)),
-        None => Ok(Thing::Server(id)),
+        None if rung_gateway::names().any(|own| own == id) => Ok(PolicySubject::GatewayTool(id)),
+        None => Ok(PolicySubject::Server(id)),
     }
 }
 
-fn why(
+fn explain_access(
     files: &GatewayFiles,
     tool: &str,
-    thing: Thing<'_>,
+    thing: PolicySubject<'_>,
     token: Option<&str>,
     as_json: bool,
     settings: &Settings,
 ) -> Result {
-    let results = Results::open(settings)?;
-    let gateway = gateway(files, settings, &results)?;
+    let results = DataFolder::open(settings)?;
+    let gateway = build_default_gateway(files, settings, &results)?;
     let permit = match token {
         None => Permit::local_user(Access::Write),
         Some(name) => {
@@ -426,16 +456,16 @@ fn why(
                 .find(|record| record.caller.as_str() == name);
             let mut record = record.ok_or_else(|| {
                 Fault::new(Code::NotFound, format!("no token is named {name:?}"))
-                    .with_hint("`rung token list` names them")
+                    .with_hint("list the tokens with `rung token list`")
             })?;
-            // Seen as its bearer would, with a token that nobody else will ever have.
+            // Build the permit of the bearer with a generated token, since only the hash of the real one is stored.
             let stand_in = Token::generate()?;
             record.hash = stand_in.hash();
             admit(&stand_in, [&record], now_ms())?
         }
     };
-    let (allowed, reason) = gateway.why(&permit, thing);
-    let state = gateway.how(thing);
+    let (allowed, reason) = gateway.explain_access(&permit, thing);
+    let state = gateway.explain_absence(thing);
     if as_json {
         println!(
             "{:#}",

@@ -1,16 +1,15 @@
-//! `rung man`
+//! `rung man`.
 
 use std::io::Write as _;
 use std::path::Path;
 
-use clap::CommandFactory as _;
 use rung_fault::{Code, Fault};
 
-use crate::cli::Cli;
-use crate::exit::{Result, output};
+use crate::cli;
+use crate::exit::{Result, output_error};
 
 pub(super) fn run(dir: Option<&Path>) -> Result {
-    let command = Cli::command();
+    let command = cli::command();
     if let Some(dir) = dir {
         let unwritable =
             |error| Fault::new(Code::StoreBroken, format!("{}: {error}", dir.display()));
@@ -20,6 +19,6 @@ pub(super) fn run(dir: Option<&Path>) -> Result {
     let mut page = Vec::new();
     clap_mangen::Man::new(command)
         .render(&mut page)
-        .map_err(output)?;
-    std::io::stdout().write_all(&page).map_err(output)
+        .map_err(output_error)?;
+    std::io::stdout().write_all(&page).map_err(output_error)
 }

@@ -1,4 +1,4 @@
-//! `rung result`
+//! `rung result`.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read, Write as _};
@@ -6,19 +6,19 @@ use std::path::Path;
 
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
-use rung_ladder::{Budget, Document as _, Handle, Kept, Summary};
-use rung_tool::{Block, Call, Rendering, Reply, ToolSource as _};
+use rung_ladder::{Budget, Document as _, Handle, ResultEntry, ResultSummary};
+use rung_tool::{Call, ContentBlock, Rendering, Reply, ToolSource as _};
 use serde_json::json;
 
-use crate::cli::{Form, ReadArgs, ResultCommand};
-use crate::exit::{Result, Stop, output};
-use crate::results::Results;
+use crate::cli::{ReadArgs, ReplyFormat, ResultCommand};
+use crate::data_folder::DataFolder;
+use crate::exit::{CommandError, Result, output_error};
+use crate::result_store::StoredResult;
 use crate::settings::Settings;
-use crate::shelf::Stored;
-use crate::tools::{Reachable, ReadInput};
+use crate::tools::{ReachableSources, ReadInput};
 
 pub(super) fn run(command: ResultCommand, settings: &Settings) -> Result {
-    let results = Results::open(settings)?;
+    let results = DataFolder::open(settings)?;
     let permit = Permit::local_user(Access::Write);
     match command {
         ResultCommand::Store {
@@ -31,13 +31,13 @@ pub(super) fn run(command: ResultCommand, settings: &Settings) -> Result {
         ResultCommand::List { json } => list(&results, &permit, json),
         ResultCommand::Remove { handle } => {
             let handle: Handle = handle.parse::<Handle>()?;
-            Ok(results.shelf.remove(&permit, &handle)?)
+            Ok(results.result_store.remove(&permit, &handle)?)
         }
     }
 }
 
 fn store(
-    results: &Results,
+    results: &DataFolder,
     permit: &Permit,
     file: Option<&Path>,
     content_type: Option<String>,
@@ -47,41 +47,41 @@ fn store(
         Some(path) if path != Path::new("-") => {
             let unreadable = |why: String| {
                 Fault::new(Code::SourceFailed, format!("{}: {why}", path.display()))
-                    .with_hint("name a file that can be read, or - for standard input")
+                    .with_hint("name a readable file, or - for standard input")
             };
             let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
             let known = file
                 .metadata()
                 .map_err(|error| unreadable(error.to_string()))?;
             if known.is_dir() {
-                return Err(unreadable("it is a folder".to_owned()).into());
+                return Err(unreadable("is a folder".to_owned()).into());
             }
-            let content_type = checked_type(content_type, type_of(path))?;
-            let source = Watched::new(file, known.len());
-            results.shelf.put(permit, content_type, source)?
+            let content_type = validate_media_type(content_type, guess_media_type(path))?;
+            let source = ProgressReader::new(file, known.len());
+            results.result_store.put(permit, content_type, source)?
         }
         _ => {
-            let content_type = checked_type(content_type, "text/plain")?;
+            let content_type = validate_media_type(content_type, "text/plain")?;
             results
-                .shelf
+                .result_store
                 .put(permit, content_type, io::stdin().lock())?
         }
     };
     let mut out = io::stdout().lock();
     if quiet {
-        return writeln!(out, "{}", kept.handle).map_err(output);
+        return writeln!(out, "{}", kept.handle).map_err(output_error);
     }
-    let Kept { handle, summary } = kept;
+    let ResultEntry { handle, summary } = kept;
     writeln!(
         out,
         "{handle}\n{}\nnext: rung result read {handle}",
-        described(&summary)
+        describe(&summary)
     )
-    .map_err(output)
+    .map_err(output_error)
 }
 
-/// A media type as it may stand in a header: two names, and perhaps parameters.
-fn checked_type(given: Option<String>, usual: &str) -> Result<String> {
+/// Validates a media type: `type/subtype`, with optional parameters, safe in a header.
+fn validate_media_type(given: Option<String>, usual: &str) -> Result<String> {
     let Some(given) = given else {
         return Ok(usual.to_owned());
     };
@@ -102,21 +102,23 @@ fn checked_type(given: Option<String>, usual: &str) -> Result<String> {
         .into())
 }
 
-/// Gives back the bytes, all of them and nothing else.
-fn export(results: &Results, permit: &Permit, handle: &str, to: Option<&Path>) -> Result {
-    let stored = results.shelf.open(permit, &handle.parse::<Handle>()?)?;
+/// Writes all bytes of a result to a new file or to standard output.
+fn export(results: &DataFolder, permit: &Permit, handle: &str, to: Option<&Path>) -> Result {
+    let stored = results
+        .result_store
+        .open(permit, &handle.parse::<Handle>()?)?;
     match to {
-        None => copy(&stored, &mut io::stdout().lock())?.map_err(output),
+        None => copy_result(&stored, &mut io::stdout().lock())?.map_err(output_error),
         Some(path) => {
             let unwritable = |error: io::Error| {
                 Fault::new(Code::StoreBroken, format!("{}: {error}", path.display()))
-                    .with_hint("name a file that can be written and is not there yet")
+                    .with_hint("name a new file in a writable folder")
             };
-            // Written aside and linked into place: the file is there whole, or not at all.
+            // Write a temporary file and link it into place: the file appears complete or not at all.
             let folder = path.parent().filter(|folder| *folder != Path::new(""));
             let mut aside = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))
                 .map_err(unwritable)?;
-            copy(&stored, aside.as_file_mut())?
+            copy_result(&stored, aside.as_file_mut())?
                 .and_then(|()| aside.as_file().sync_all())
                 .map_err(unwritable)?;
             let kept = aside.persist_noclobber(path);
@@ -126,8 +128,8 @@ fn export(results: &Results, permit: &Permit, handle: &str, to: Option<&Path>) -
     }
 }
 
-/// Copies a result; the inner result is the writer's.
-fn copy(stored: &Stored, out: &mut impl io::Write) -> Result<io::Result<()>> {
+/// Copies a result. The inner result is the error of the writer, the outer one that of the store.
+fn copy_result(stored: &StoredResult, out: &mut impl io::Write) -> Result<io::Result<()>> {
     let mut at = 0;
     while at < stored.len_bytes() {
         let piece = stored.piece(at)?;
@@ -139,7 +141,7 @@ fn copy(stored: &Stored, out: &mut impl io::Write) -> Result<io::Result<()>> {
     Ok(out.flush())
 }
 
-fn described(summary: &Summary) -> String {
+fn describe(summary: &ResultSummary) -> String {
     let chars = match summary.chars {
         Some(chars) => format!("{chars} characters"),
         None => "not text".to_owned(),
@@ -148,21 +150,21 @@ fn described(summary: &Summary) -> String {
         "{}, {} bytes, {chars}, until {}",
         summary.content_type,
         summary.bytes,
-        time(summary.expires_ms)
+        format_time(summary.expires_ms)
     )
 }
 
-fn time(ms: u64) -> String {
+fn format_time(ms: u64) -> String {
     let ms = i64::try_from(ms).unwrap_or(i64::MAX);
     let time = jiff::Timestamp::from_millisecond(ms);
     time.map_or_else(
-        |_| "the end of time".to_owned(),
+        |_| "the maximum time".to_owned(),
         |time| format!("{time:.0}"),
     )
 }
 
-/// Types that people keep in files; what is not known is taken for text, and looked at.
-fn type_of(path: &Path) -> &'static str {
+/// Returns the media type for a file extension. Unknown extensions count as text, which the store verifies.
+fn guess_media_type(path: &Path) -> &'static str {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("json") => "application/json",
         Some("csv") => "text/csv",
@@ -181,16 +183,18 @@ fn type_of(path: &Path) -> &'static str {
     }
 }
 
-fn read(results: &Results, permit: Permit, settings: &Settings, args: ReadArgs) -> Result {
-    let toolbox = results.toolbox(settings, Reachable::default())?;
+fn read(results: &DataFolder, permit: Permit, settings: &Settings, args: ReadArgs) -> Result {
+    let toolbox = results.toolbox(settings, ReachableSources::default())?;
     let call = Call {
         budget: Budget::bytes(settings.reply_max_bytes()),
         rendering: match args.form {
-            Form::Text => Rendering {
+            ReplyFormat::Text => Rendering {
                 structured: false,
                 links: false,
             },
-            Form::Structured | Form::Links | Form::Reply => Rendering::default(),
+            ReplyFormat::Structured | ReplyFormat::Links | ReplyFormat::Reply => {
+                Rendering::default()
+            }
         },
         ..Call::new(permit)
     };
@@ -215,90 +219,90 @@ fn read(results: &Results, permit: Permit, settings: &Settings, args: ReadArgs) 
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
     let reply = runtime.block_on(toolbox.call(&call, "rung.read", &arguments));
     match (reply.fault.clone(), form) {
-        // For people an error is an error; for programs it is a reply like any other.
-        (Some(fault), Form::Text | Form::Links) => Err(fault.into()),
-        (Some(fault), Form::Structured | Form::Reply) => {
-            print(&reply, form).map_err(output)?;
-            Err(Stop::Told(fault.code().class()))
+        // Text formats report a fault on standard error; formats for programs print it as a reply.
+        (Some(fault), ReplyFormat::Text | ReplyFormat::Links) => Err(fault.into()),
+        (Some(fault), ReplyFormat::Structured | ReplyFormat::Reply) => {
+            print(&reply, form).map_err(output_error)?;
+            Err(CommandError::AlreadyReported(fault.code().class()))
         }
-        (None, _) => print(&reply, form).map_err(output),
+        (None, _) => print(&reply, form).map_err(output_error),
     }
 }
 
-fn print(reply: &Reply, form: Form) -> io::Result<()> {
+fn print(reply: &Reply, form: ReplyFormat) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match form {
-        Form::Text => writeln!(out, "{}", reply.text()),
-        Form::Structured => match &reply.structured_content {
+        ReplyFormat::Text => writeln!(out, "{}", reply.text()),
+        ReplyFormat::Structured => match &reply.structured_content {
             Some(value) => writeln!(out, "{value}"),
             None => writeln!(out, "null"),
         },
-        Form::Links => {
+        ReplyFormat::Links => {
             for block in &reply.content {
-                if let Block::ResourceLink(link) = block {
+                if let ContentBlock::ResourceLink(link) = block {
                     writeln!(out, "{}", link.uri)?;
                 }
             }
             Ok(())
         }
-        Form::Reply => writeln!(out, "{}", json!(reply)),
+        ReplyFormat::Reply => writeln!(out, "{}", json!(reply)),
     }
 }
 
-fn list(results: &Results, permit: &Permit, for_programs: bool) -> Result {
-    let kept = results.shelf.list(permit)?;
+fn list(results: &DataFolder, permit: &Permit, for_programs: bool) -> Result {
+    let kept = results.result_store.list(permit)?;
     let mut out = io::stdout().lock();
     if for_programs {
         let rows: Vec<_> = kept
             .iter()
-            .map(|Kept { handle, summary }| {
+            .map(|ResultEntry { handle, summary }| {
                 json!({
                     "handle": handle.to_string(),
                     "content_type": summary.content_type,
                     "size_bytes": summary.bytes,
                     "size_chars": summary.chars,
                     "digest": summary.digest,
-                    "created": time(summary.created_ms),
-                    "expires": time(summary.expires_ms),
+                    "created": format_time(summary.created_ms),
+                    "expires": format_time(summary.expires_ms),
                 })
             })
             .collect();
-        return writeln!(out, "{:#}", json!(rows)).map_err(output);
+        return writeln!(out, "{:#}", json!(rows)).map_err(output_error);
     }
-    for Kept { handle, summary } in &kept {
-        writeln!(out, "{handle}  {}", described(summary)).map_err(output)?;
+    for ResultEntry { handle, summary } in &kept {
+        writeln!(out, "{handle}  {}", describe(summary)).map_err(output_error)?;
     }
     Ok(())
 }
 
-/// A file that tells a waiting person how far it has been read.
-struct Watched {
+/// A file that prints its reading progress to a terminal.
+struct ProgressReader {
     file: File,
     size: u64,
     read: u64,
-    told: u64,
+    reported: u64,
 }
 
-/// Progress is told this often, and only where somebody looks on.
-const TELL_BYTES: u64 = 32 << 20;
+/// Bytes between progress messages, which are printed to a terminal only.
+const PROGRESS_BYTES: u64 = 32 << 20;
 
-impl Watched {
+impl ProgressReader {
     fn new(file: File, size: u64) -> Self {
         Self {
             file,
             size,
             read: 0,
-            told: 0,
+            reported: 0,
         }
     }
 }
 
-impl Read for Watched {
+impl Read for ProgressReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
         self.read += read as u64;
-        if self.read - self.told >= TELL_BYTES && io::stderr().is_terminal() {
-            self.told = self.read;
+        if self.read - self.reported >= PROGRESS_BYTES && io::stderr().is_terminal() {
+            self.reported = self.read;
             let percent = self.read * 100 / self.size.max(1);
             eprint!("\rstoring: {percent:3} %");
         }
@@ -306,9 +310,9 @@ impl Read for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ProgressReader {
     fn drop(&mut self) {
-        if self.told > 0 {
+        if self.reported > 0 {
             eprintln!();
         }
     }

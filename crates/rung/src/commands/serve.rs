@@ -1,4 +1,4 @@
-//! `rung serve`
+//! `rung serve`.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,76 +10,89 @@ use std::time::Duration;
 use rung_auth::Secret;
 use rung_fault::{Code, Fault};
 use rung_gateway::Gateway;
-use rung_mcp::http::{self, Config, Door};
-use rung_mcp::{Offer, Server};
+use rung_mcp::http::{self, HttpConfig, HttpGuard};
+use rung_mcp::{McpServer, ServerConfig};
 use rung_pdpp::tools::Tools;
-use rung_pdpp::{Authority, Foreign};
+use rung_pdpp::{AuthorizationServer, RemoteIntrospection};
 use rung_records::Records;
 use tokio::net::TcpListener;
 
 use crate::cli::ServeArgs;
 use crate::conformance::Fixtures;
+use crate::data_folder::DataFolder;
 use crate::exit::Result;
-use crate::gateway::gateway;
-use crate::offer::offer;
-use crate::results::Results;
+use crate::gateway::build_default_gateway;
+use crate::listen_address::ListenAddress;
+use crate::server_config::build_server_config;
 use crate::settings::Settings;
-use crate::tokens::{Guests, Open, Tokens};
+use crate::tokens::{AnonymousAccess, TokenAuthenticator, TokenStore};
 
-/// Where the picture of this server is.
+/// Path of this server's icon.
 const ICON: &str = "/icon.svg";
-/// What a token for personal data is for.
+/// OAuth scope of tokens for personal data.
 const SCOPE: &str = "pdpp:read";
 
+#[allow(
+    clippy::too_many_lines,
+    reason = "the wiring of every part of the server"
+)]
 pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     super::log_to_stderr(settings);
-    let results = Results::open(settings)?;
-    let records = match &results.shared {
+    let results = DataFolder::open(settings)?;
+    let records = match &results.shared_records {
         Some(shared) => shared.clone(),
         None => crate::records::open(settings)?,
     };
-    let main = Place::at(&settings.listen().to_string(), "--listen")?;
+    let main = BoundListener::bind(settings.listen(), "--listen")?;
     let own = args
         .as_listen
-        .map(|at| Place::at(&at.to_string(), "--as-listen"));
+        .as_ref()
+        .map(|at| BoundListener::bind(at, "--as-listen"));
     let own = own.transpose()?;
-    let open = open(args, main.address, &results.tokens())?;
-    let without_login = args.dev && is_private(args, &main, own.as_ref());
+    let open = anonymous_access(args, main.address, &results.tokens())?;
+    let without_login = args.dev && is_local_only(args, &main, own.as_ref());
     if without_login {
         eprintln!(
-            "warning[open_owner]: anybody on this machine is the owner of the data at {}: \
-             they may register sources and approve access",
+            "warning[open_owner]: every client on this machine acts as the owner of the data at {}: \
+             it may register sources and approve access",
             main.address
         );
     } else if args.as_url.is_none() {
-        sign_in(&records, args.owner_password_file.as_deref())?;
+        ensure_owner_password(&records, args.owner_password_file.as_deref())?;
     }
-    let authority = authority(args, own.as_ref())?;
+    let authority = authorization_server(args, own.as_ref())?;
     for url in args.public_url.iter().chain(&args.as_public_url) {
-        check_public(url)?;
+        check_public_url(url)?;
     }
-    let told = args.public_url.as_deref().map(bare);
+    let told = args.public_url.as_deref().map(trim_trailing_slash);
     let here = told
         .clone()
         .unwrap_or_else(|| format!("http://{}", main.address));
-    // Whoever is asked elsewhere has to be told where the data is.
+    // A separate authorization server must know the URL of the resource server.
     let public_url = match &own {
         Some(_) => Some(here.clone()),
         None => told,
     };
-    let given = crate::tokens::exported()?;
-    // Grants that others give are asked about there, request by request; the door lets none of them in.
+    let given = crate::tokens::env_token()?;
+    // Tokens of a remote authorization server are introspected per request and never admitted at `/mcp`.
     let gives_grants = args.as_url.is_none();
-    let config = |place: &Place, public_url: Option<&String>| {
+    let gives_access = matches!(authority, AuthorizationServer::Local);
+    let config = |place: &BoundListener, public_url: Option<&String>| {
         let agents = gives_grants.then(|| records.clone());
-        let guests = Guests::new(results.tokens(), agents, open);
-        let guests = guests.or_token(given.clone());
+        let guests = TokenAuthenticator::new(results.tokens(), agents, open);
+        let guests = guests.with_token(given.clone());
         let (hosts, origins) = (args.allow_host.clone(), args.allow_origin.clone());
-        let door = Door::new(place.address, hosts, origins, guests);
-        let door = door.behind(args.trusted_proxy.clone());
-        let door = door.with_icon(ICON).asking_for(SCOPE);
-        Config::new(match public_url {
-            Some(url) => door.known_as(url),
+        let door = HttpGuard::new(place.address, hosts, origins, guests);
+        let door = door.with_trusted_proxies(args.trusted_proxy.clone());
+        let door = door.with_scope(SCOPE);
+        // The icon is served next to the owner's pages.
+        let door = if gives_access {
+            door.with_icon(ICON)
+        } else {
+            door
+        };
+        HttpConfig::new(match public_url {
+            Some(url) => door.with_public_url(url),
             None => door,
         })
     };
@@ -87,11 +100,10 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     first.sessions = !args.stateless;
     first.rate = args.rate_limit;
     let asked_at = match &authority {
-        Authority::At(url) => Some(url.clone()),
+        AuthorizationServer::LocalAt(url) => Some(url.clone()),
         _ => None,
     };
-    let gives_access = matches!(authority, Authority::Here);
-    let data = rung_pdpp::Config {
+    let data = rung_pdpp::ServiceConfig {
         records: records.clone(),
         tokens: Arc::new(results.tokens()),
         journal: crate::records::journal(settings)?,
@@ -102,46 +114,49 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         authority,
     };
     let data = Arc::new(rung_pdpp::Service::new(data, &mut first.registry));
-    let others = gateway(&args.gateway, settings, &results)?;
-    others.count_in(&mut first.registry);
-    let offer = offered(args, settings, &results, &data, &here, &others)?;
-    first.beside = rung_pdpp::router(data.clone());
+    let others = build_default_gateway(&args.gateway, settings, &results)?;
+    others.register_metrics(&mut first.registry);
+    let mut offer = http_server_config(args, settings, &results, &data, &here, &others)?;
     if gives_access {
-        first.beside = first.beside.merge(rung_pdpp::authority(data.clone()));
+        offer.icon = format!("{here}{ICON}");
+    }
+    first.other_routes = rung_pdpp::router(data.clone());
+    if gives_access {
+        first.other_routes = first.other_routes.merge(rung_pdpp::authority(data.clone()));
     }
     let second = own.map(|place| {
         let mut config = config(&place, asked_at.as_ref());
-        config.protocol = false;
-        config.beside = rung_pdpp::authority(data.clone());
-        eprintln!("access is asked for at http://{}", place.address);
+        config.serve_mcp = false;
+        config.other_routes = rung_pdpp::authority(data.clone());
+        eprintln!("the authorization server is at http://{}", place.address);
         (place, config)
     });
     if args.as_url.is_none() {
-        let told = asked_at.or_else(|| args.public_url.as_deref().map(bare));
+        let told = asked_at.or_else(|| args.public_url.as_deref().map(trim_trailing_slash));
         let at = told.unwrap_or_else(|| format!("http://{}", main.address));
         eprintln!("the owner's page is {at}/owner/grants");
     }
     eprintln!("listening at http://{}{}", main.address, http::PATH);
-    let upkeep = Upkeep::start(&data);
-    rung_memory::give_back();
+    let upkeep = MaintenanceThreads::start(&data);
+    rung_memory::release_text_pages();
     let served = serve(offer, (main, first), second, &others);
-    upkeep.end();
+    upkeep.stop();
     served
 }
 
-/// What is offered at `here`.
-fn offered(
+/// Builds what MCP clients are offered at `here`, the URL of this server.
+fn http_server_config(
     args: &ServeArgs,
     settings: &Settings,
-    results: &Results,
+    results: &DataFolder,
     data: &Arc<rung_pdpp::Service>,
     here: &str,
     others: &Gateway,
-) -> std::result::Result<Offer, Fault> {
+) -> std::result::Result<ServerConfig, Fault> {
     let fixtures = args.conformance.then(Fixtures::new);
     let options =
         super::pdpp::tool_options(&args.data, settings.reply_max_bytes(), results.cursor_key());
-    let mut offer = offer(
+    build_server_config(
         settings,
         results,
         args.tool_names.into(),
@@ -152,41 +167,39 @@ fn offered(
             options,
         )?)),
         Some((others.clone(), args.gateway.surface.into())),
-    )?;
-    offer.icon = format!("{here}{ICON}");
-    Ok(offer)
+    )
 }
 
-/// Serves until the process is asked to stop, and looks after other servers meanwhile.
+/// Serves until the process is asked to stop, and maintains the downstream servers meanwhile.
 fn serve(
-    offer: Offer,
-    first: (Place, Config),
-    second: Option<(Place, Config)>,
+    offer: ServerConfig,
+    first: (BoundListener, HttpConfig),
+    second: Option<(BoundListener, HttpConfig)>,
     others: &Gateway,
 ) -> Result {
-    // It lets connections in and waits to be stopped; they are served in lanes of their own.
-    let runtime = super::runtime()?;
+    // This runtime accepts connections and waits for the stop signal; worker lanes serve them.
+    let runtime = super::build_runtime()?;
     let ended = runtime.block_on(async {
         let tended = others.clone();
-        tokio::spawn(async move { tended.tend().await });
-        let ended = until_stopped(offer, first, second).await;
+        tokio::spawn(async move { tended.run_maintenance().await });
+        let ended = serve_until_stopped(offer, first, second).await;
         others.shut_down().await;
         ended
     });
-    // What a thread is still reading for nobody must not keep us.
+    // A thread that is still reading must not delay the exit.
     runtime.shutdown_background();
     ended.map_err(|error| Fault::new(Code::Internal, error.to_string()).into())
 }
 
-/// Serves at one place or two, until the process is asked to stop.
-async fn until_stopped(
-    offer: Offer,
-    first: (Place, Config),
-    second: Option<(Place, Config)>,
+/// Serves on one or two listeners until the process is asked to stop.
+async fn serve_until_stopped(
+    offer: ServerConfig,
+    first: (BoundListener, HttpConfig),
+    second: Option<(BoundListener, HttpConfig)>,
 ) -> std::io::Result<()> {
-    let server = Server::new(offer);
+    let server = McpServer::new(offer);
     let (stop, stopped) = tokio::sync::watch::channel(());
-    let serve = |(place, config): (Place, Config)| {
+    let serve = |(place, config): (BoundListener, HttpConfig)| {
         let (server, mut stopped) = (server.clone(), stopped.clone());
         async move {
             let listener = TcpListener::from_std(place.listener)?;
@@ -203,16 +216,16 @@ async fn until_stopped(
         }
     };
     let stopping = async {
-        super::asked_to_stop().await;
+        super::stop_signal().await;
         drop(stop);
     };
     let (main, other, ()) = tokio::join!(serve(first), beside, stopping);
     main.and(other)
 }
 
-/// Whether only this machine reaches us, by no name that it shares with others.
-fn is_private(args: &ServeArgs, main: &Place, own: Option<&Place>) -> bool {
-    let loopback = |place: &Place| place.address.ip().is_loopback();
+/// Returns true if only this machine can connect, and by no public name or proxy.
+fn is_local_only(args: &ServeArgs, main: &BoundListener, own: Option<&BoundListener>) -> bool {
+    let loopback = |place: &BoundListener| place.address.ip().is_loopback();
     loopback(main)
         && own.is_none_or(loopback)
         && args.allow_host.is_empty()
@@ -221,75 +234,83 @@ fn is_private(args: &ServeArgs, main: &Place, own: Option<&Place>) -> bool {
         && args.trusted_proxy.is_empty()
 }
 
-/// Somewhere to listen.
-struct Place {
+/// A bound listener with its address.
+struct BoundListener {
     listener: std::net::TcpListener,
     address: SocketAddr,
 }
 
-impl Place {
-    fn at(wanted: &str, flag: &str) -> std::result::Result<Self, Fault> {
+impl BoundListener {
+    fn bind(wanted: &ListenAddress, flag: &str) -> std::result::Result<Self, Fault> {
         let failed = |error: std::io::Error| {
             let why = format!("cannot listen at {wanted}: {error}");
             Fault::new(Code::InvalidSetting, why)
-                .with_hint(format!("choose another address with {flag} ADDR:PORT"))
+                .with_hint(format!("choose another address with {flag} HOST:PORT"))
         };
-        let listener = std::net::TcpListener::bind(wanted).map_err(failed)?;
+        let listener = std::net::TcpListener::bind(&*wanted.resolve()?).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self { listener, address })
     }
 }
 
-/// Where access is asked for.
-fn authority(args: &ServeArgs, own: Option<&Place>) -> std::result::Result<Authority, Fault> {
+/// Returns the authorization server that clients are referred to.
+fn authorization_server(
+    args: &ServeArgs,
+    own: Option<&BoundListener>,
+) -> std::result::Result<AuthorizationServer, Fault> {
     Ok(match (own, &args.as_url) {
         (Some(place), _) => {
-            let told = args.as_public_url.as_deref().map(bare);
-            Authority::At(told.unwrap_or_else(|| format!("http://{}", place.address)))
+            let told = args.as_public_url.as_deref().map(trim_trailing_slash);
+            AuthorizationServer::LocalAt(
+                told.unwrap_or_else(|| format!("http://{}", place.address)),
+            )
         }
-        (None, Some(url)) => Authority::Foreign(Arc::new(foreign(url, args)?)),
-        (None, None) => Authority::Here,
+        (None, Some(url)) => {
+            AuthorizationServer::Remote(Arc::new(remote_introspection(url, args)?))
+        }
+        (None, None) => AuthorizationServer::Local,
     })
 }
 
-/// When somebody without a token is let in, which is said where it is unusual.
-fn open(
+/// Decides when clients without a token are admitted, and warns of unusual cases.
+fn anonymous_access(
     args: &ServeArgs,
     address: SocketAddr,
-    tokens: &Tokens,
-) -> std::result::Result<Open, Fault> {
-    // A further name means that somebody stands in between, and brings others along.
+    tokens: &TokenStore,
+) -> std::result::Result<AnonymousAccess, Fault> {
+    // An additional name implies a proxy, which forwards remote clients.
     let alone = args.allow_host.is_empty() && args.public_url.is_none();
     let open = if args.dev || args.conformance {
-        Open::Always
+        AnonymousAccess::Always
     } else if address.ip().is_loopback() && alone {
-        Open::WhileNoToken
+        AnonymousAccess::WhileNoToken
     } else {
-        Open::Never
+        AnonymousAccess::Never
     };
-    // Where somebody could come from elsewhere without being asked who they are, say so.
+    // Warn if clients of other machines are admitted without a token.
     let reached = !address.ip().is_loopback() || !alone || !args.trusted_proxy.is_empty();
-    if open == Open::Always && reached {
+    if open == AnonymousAccess::Always && reached {
         eprintln!(
-            "warning[open_door]: anybody who reaches {address} is let in at /mcp without a token; the owner signs in"
+            "warning[open_door]: every client that reaches {address} is admitted at /mcp without a token; the owner signs in"
         );
     }
-    if open == Open::Never && tokens.list()?.is_empty() {
+    if open == AnonymousAccess::Never && tokens.list()?.is_empty() {
         eprintln!(
-            "warning[no_token]: nobody has a token yet\n  next: agents ask the owner; for everything else `rung token new NAME`"
+            "warning[no_token]: no token exists yet\n  {} let agents request access from the owner, or create a token with `rung token new NAME`",
+            crate::style::next_label()
         );
     }
     Ok(open)
 }
 
-/// Sees to it that the owner can sign in.
-fn sign_in(records: &Records, file: Option<&Path>) -> std::result::Result<(), Fault> {
-    let owner = crate::records::owner(records)?;
+/// Ensures that the owner has a password to sign in with.
+fn ensure_owner_password(records: &Records, file: Option<&Path>) -> std::result::Result<(), Fault> {
+    let owner = crate::records::local_owner(records)?;
     if let Some(file) = file {
         let password = crate::password::read(file)?;
-        // The same password again signs nobody out.
-        if !records.is_password(&owner, &password)? {
+        // Setting an unchanged password would end the sessions.
+        if !records.verify_password(&owner, &password)? {
             records.set_password(&owner, &password)?;
         }
         return Ok(());
@@ -300,13 +321,13 @@ fn sign_in(records: &Records, file: Option<&Path>) -> std::result::Result<(), Fa
     let password = crate::password::generate()?;
     records.set_password(&owner, &password)?;
     eprintln!(
-        "the owner signs in with the password {password}\n  shown once; `rung pdpp password` sets another"
+        "the owner signs in with the password {password}\n  shown once; `rung pdpp password` sets a new one"
     );
     Ok(())
 }
 
-/// Refuses what others cannot go to.
-fn check_public(url: &str) -> std::result::Result<(), Fault> {
+/// Rejects a URL that clients cannot use: it must be https, or http on this machine, and without a path.
+fn check_public_url(url: &str) -> std::result::Result<(), Fault> {
     let rest = url
         .strip_prefix("https://")
         .or_else(|| url.strip_prefix("http://"));
@@ -317,57 +338,61 @@ fn check_public(url: &str) -> std::result::Result<(), Fault> {
     if sound && (url.starts_with("https://") || own.iter().any(|own| url.starts_with(own))) {
         return Ok(());
     }
-    let why = format!("{url:?} is not where others reach this server");
+    let why =
+        format!("{url:?} is not a valid public URL: it must be https, or http on this machine");
     Err(Fault::new(Code::InvalidSetting, why)
         .with_hint("write it as https://data.example, without a path"))
 }
 
-/// An address without the slash at its end.
-fn bare(url: &str) -> String {
+/// Removes trailing slashes of a URL.
+fn trim_trailing_slash(url: &str) -> String {
     url.trim_end_matches('/').to_owned()
 }
 
-fn foreign(url: &str, args: &ServeArgs) -> std::result::Result<Foreign, Fault> {
+fn remote_introspection(
+    url: &str,
+    args: &ServeArgs,
+) -> std::result::Result<RemoteIntrospection, Fault> {
     let file = args.as_credentials_file.as_deref().unwrap_or(Path::new(""));
     let wrong = |why: String| {
         Fault::new(Code::InvalidSetting, format!("{}: {why}", file.display())).with_hint(
-            "the file holds NAME:SECRET, as `rung pdpp resource-server NAME` printed it there",
+            "the file must hold NAME:SECRET as `rung pdpp resource-server NAME` prints it on the authorization server",
         )
     };
     let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
     let (name, secret) = text
         .trim()
         .split_once(':')
-        .ok_or_else(|| wrong("there is no colon in it".to_owned()))?;
+        .ok_or_else(|| wrong("the file has no colon".to_owned()))?;
     let secret = Secret::new(secret.to_owned());
-    Ok(Foreign::new(url, name.to_owned(), secret)?)
+    Ok(RemoteIntrospection::new(url, name.to_owned(), secret)?)
 }
 
-/// How often what was shown goes from the journal into the store.
-const SETTLE_EVERY: Duration = Duration::from_secs(1);
-/// How often it is looked whether something is to be built, let go or cleaned.
-const TEND_EVERY: Duration = Duration::from_secs(5);
+/// Interval at which the disclosure journal is flushed to the store.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of maintenance: building indexes, deleting expired records and cleaning up.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Threads that see to the data for as long as it is served.
-struct Upkeep {
-    end: Vec<mpsc::Sender<()>>,
+/// Threads that maintain the store while it is served.
+struct MaintenanceThreads {
+    stop_senders: Vec<mpsc::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Upkeep {
+impl MaintenanceThreads {
     fn start(data: &Arc<rung_pdpp::Service>) -> Self {
         let mut upkeep = Self {
-            end: Vec::new(),
+            stop_senders: Vec::new(),
             threads: Vec::new(),
         };
         let settled = data.clone();
-        upkeep.every(SETTLE_EVERY, move || settled.settle());
+        upkeep.spawn_every(FLUSH_INTERVAL, move || settled.flush_journal());
         let tended = data.clone();
-        upkeep.every(TEND_EVERY, move || tended.tend());
+        upkeep.spawn_every(MAINTENANCE_INTERVAL, move || tended.maintenance());
         upkeep
     }
 
-    fn every(&mut self, pause: Duration, work: impl Fn() + Send + 'static) {
+    fn spawn_every(&mut self, pause: Duration, work: impl Fn() + Send + 'static) {
         let (end, ended) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("upkeep".to_owned())
@@ -379,12 +404,12 @@ impl Upkeep {
                     }
                 }
             });
-        self.end.push(end);
+        self.stop_senders.push(end);
         self.threads.extend(thread.ok());
     }
 
-    fn end(self) {
-        drop(self.end);
+    fn stop(self) {
+        drop(self.stop_senders);
         for thread in self.threads {
             let _ended_or_panicked = thread.join();
         }

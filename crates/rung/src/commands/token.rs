@@ -1,4 +1,4 @@
-//! `rung token`
+//! `rung token`.
 
 use std::io::{self, Write as _};
 
@@ -7,16 +7,16 @@ use rung_fault::Fault;
 use serde_json::json;
 
 use crate::cli::TokenCommand;
-use crate::exit::{Result, output};
+use crate::data_folder::DataFolder;
+use crate::exit::{Result, output_error};
 use crate::grant_file::GrantFile;
-use crate::offer::now_ms;
-use crate::results::Results;
-use crate::settings::{Settings, visible};
+use crate::server_config::now_ms;
+use crate::settings::{Settings, escape_for_terminal};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
-    let tokens = Results::open(settings)?.tokens();
+    let tokens = DataFolder::open(settings)?.tokens();
     let mut out = io::stdout().lock();
     match command {
         TokenCommand::New {
@@ -27,23 +27,23 @@ pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
         } => {
             let wanted = grant.map(|file| GrantFile::read(&file, settings));
             let wanted = wanted.transpose()?;
-            let writes = write || wanted.as_ref().is_some_and(GrantFile::writes);
+            let writes = write || wanted.as_ref().is_some_and(GrantFile::allows_writes);
             let access = if writes { Access::Write } else { Access::Read };
             let said = days.map(|days| now_ms().saturating_add(u64::from(days) * DAY_MS));
             let own = wanted.as_ref().and_then(GrantFile::expires_ms);
-            // Whichever comes first.
+            // The earlier expiry counts.
             let expires_ms = said.into_iter().chain(own).min();
             let scope = wanted.as_ref().map(GrantFile::scope);
             let give = |package: &str| match &wanted {
-                Some(wanted) => give(wanted, &name, package, expires_ms, settings),
+                Some(wanted) => issue_grants(wanted, &name, package, expires_ms, settings),
                 None => Ok(()),
             };
             let token = tokens.new_token(&name, access, expires_ms, scope, give)?;
-            // The one time it is shown.
-            writeln!(out, "{}", token.expose()).map_err(output)?;
+            // The token is printed here only.
+            writeln!(out, "{}", token.expose()).map_err(output_error)?;
             eprintln!(
                 "shown once: give it to {} as Authorization: Bearer …",
-                visible(&name)
+                escape_for_terminal(&name)
             );
         }
         TokenCommand::List { json } => {
@@ -51,7 +51,7 @@ pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
             if json {
                 let row = |record: &rung_auth::TokenRecord| json!({"name": record.caller, "access": record.access, "expires_ms": record.expires_ms, "grant": record.scope});
                 let rows: Vec<_> = records.iter().map(row).collect();
-                return writeln!(out, "{:#}", json!(rows)).map_err(output);
+                return writeln!(out, "{:#}", json!(rows)).map_err(output_error);
             }
             let width = records
                 .iter()
@@ -64,16 +64,16 @@ pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
                 };
                 let until = match record.expires_ms {
                     None => "until revoked".to_owned(),
-                    Some(ms) if ms <= now_ms() => format!("ended {}", super::time(ms)),
-                    Some(ms) => format!("until {}", super::time(ms)),
+                    Some(ms) if ms <= now_ms() => format!("ended {}", super::format_time(ms)),
+                    Some(ms) => format!("until {}", super::format_time(ms)),
                 };
-                let name = visible(record.caller.as_str());
+                let name = escape_for_terminal(record.caller.as_str());
                 writeln!(
                     out,
                     "{name:width$}  {access}  {until}",
                     width = width.unwrap_or(0)
                 )
-                .map_err(output)?;
+                .map_err(output_error)?;
             }
         }
         TokenCommand::Revoke { name } => {
@@ -83,16 +83,16 @@ pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
             tokens.revoke(&name)?;
             if let Some(package) = package {
                 let records = crate::records::open(settings)?;
-                let owner = crate::records::owner(&records)?;
-                records.revoke_together(&owner, &package)?;
+                let owner = crate::records::local_owner(&records)?;
+                records.revoke_package(&owner, &package)?;
             }
         }
     }
     Ok(())
 }
 
-/// Gives what a file says, to whoever will come with the token.
-fn give(
+/// Issues the grants of a grant file to the bearer of the new token.
+fn issue_grants(
     wanted: &GrantFile,
     name: &str,
     package: &str,
@@ -106,23 +106,27 @@ fn give(
             let patterns = of.attributes.iter().map(rung_auth::Pattern::as_str);
             patterns.collect::<Vec<_>>().join(", ")
         };
-        eprintln!("database {}: {}", visible(&of.name), visible(&seen));
+        eprintln!(
+            "database {}: {}",
+            escape_for_terminal(&of.name),
+            escape_for_terminal(&seen)
+        );
     }
     let expires_ms = expires_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
-    let requests = wanted.requests(name, expires_ms);
+    let requests = wanted.grant_requests(name, expires_ms);
     if requests.is_empty() {
         return Ok(());
     }
     let records = crate::records::open(settings)?;
-    let owner = crate::records::owner(&records)?;
-    for grant in records.issue_together(&owner, package, &requests)? {
+    let owner = crate::records::local_owner(&records)?;
+    for grant in records.issue_package(&owner, package, &requests)? {
         for stream in &grant.streams {
             let (source, fields) = (&grant.source.id, stream.fields.join(", "));
             eprintln!(
                 "{} of {}: {}",
-                visible(&stream.name),
-                visible(source),
-                visible(&fields)
+                escape_for_terminal(&stream.name),
+                escape_for_terminal(source),
+                escape_for_terminal(&fields)
             );
         }
     }

@@ -1,17 +1,18 @@
-//! What the protocol's own test suite has a client do: one scenario a run, against the server it starts.
+//! Client scenarios of the MCP conformance suite: one per run, against the suite's server.
 
 use std::sync::Arc;
 
 use rung_fault::{Code, Fault};
 use rung_mcp::Capabilities;
 use rung_mcp::connect::{
-    Address, Connection, Delegate, Era, Error, How, Kind, Options, Target, Unanswered,
+    Delegate, DelegateError, Era, Error, ListKind, Options, RequestOptions, ServerAddress,
+    ServerConnection, ServerTarget,
 };
-use rung_tool::Pending;
+use rung_tool::BoxFuture;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
-/// Does what the scenario asks of a client.
+/// Runs the scenario that `MCP_CONFORMANCE_SCENARIO` names.
 pub(crate) async fn run(url: &str) -> Result<(), Fault> {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let wrong = |why: String| Fault::new(Code::InvalidArguments, why);
@@ -26,23 +27,27 @@ pub(crate) async fn run(url: &str) -> Result<(), Fault> {
         era: Some(era),
         ..Options::new("the suite's server")
     };
-    let connection = Connection::new(
-        Target::Address(Address::new(url)),
+    let connection = ServerConnection::new(
+        ServerTarget::Address(ServerAddress::new(url)),
         options,
-        Arc::new(Willing),
+        Arc::new(AcceptingDelegate),
     );
     let (name, context) = (
         variable("MCP_CONFORMANCE_SCENARIO"),
         variable("MCP_CONFORMANCE_CONTEXT"),
     );
-    let done = scenario(&connection, &name, &context);
+    let done = run_scenario(&connection, &name, &context);
     done.await.map_err(Error::into_fault)?;
     connection.close().await;
     Ok(())
 }
 
-async fn scenario(connection: &Connection, name: &str, context: &str) -> Result<(), Error> {
-    let how = How::default();
+async fn run_scenario(
+    connection: &ServerConnection,
+    name: &str,
+    context: &str,
+) -> Result<(), Error> {
+    let how = RequestOptions::default();
     let tools = connection.tools(&how).await?;
     let call = async |name: &str, arguments: &Value| -> Result<(), Error> {
         let Some(tool) = tools.tools.iter().find(|tool| &*tool.name == name) else {
@@ -50,7 +55,7 @@ async fn scenario(connection: &Connection, name: &str, context: &str) -> Result<
         };
         let arguments = to_raw_value(arguments).expect("an object");
         connection
-            .call(tool, &arguments, How::default())
+            .call(tool, &arguments, RequestOptions::default())
             .await
             .map(drop)
     };
@@ -64,8 +69,8 @@ async fn scenario(connection: &Connection, name: &str, context: &str) -> Result<
         "http-standard-headers" => {
             call("test_headers", &json!({})).await?;
             for (kind, method, key) in [
-                (Kind::Resources, "resources/read", "uri"),
-                (Kind::Prompts, "prompts/get", "name"),
+                (ListKind::Resources, "resources/read", "uri"),
+                (ListKind::Prompts, "prompts/get", "name"),
             ] {
                 let listed = connection.list(kind, &how).await?;
                 let Some(first) = listed.items.first() else {
@@ -73,7 +78,9 @@ async fn scenario(connection: &Connection, name: &str, context: &str) -> Result<
                 };
                 let first: Value = serde_json::from_str(first.get()).unwrap_or_default();
                 let params = to_raw_value(&json!({key: first[key]})).expect("an object");
-                connection.converse(method, &params, how.clone()).await?;
+                connection
+                    .request_to_end(method, &params, how.clone())
+                    .await?;
             }
         }
         "json-schema-2020-12-preservation" => {
@@ -86,18 +93,18 @@ async fn scenario(connection: &Connection, name: &str, context: &str) -> Result<
             }
         }
         "json-schema-ref-no-deref" => {}
-        // Every tool that was not left out, with something in it for each argument it wants.
+        // Call every listed tool, with a sample value for each argument.
         _ => {
             for tool in &tools.tools {
-                call(&tool.name, &sample(&tool.input_schema)).await?;
+                call(&tool.name, &sample_object(&tool.input_schema)).await?;
             }
         }
     }
     Ok(())
 }
 
-/// An object that a schema accepts, as far as these schemas go.
-fn sample(schema: &Value) -> Value {
+/// Builds an object that a schema of the suite accepts.
+fn sample_object(schema: &Value) -> Value {
     let properties = schema["properties"].as_object();
     let members = properties.into_iter().flatten().map(|(name, property)| {
         let value = match (&property["default"], property["type"].as_str()) {
@@ -113,30 +120,30 @@ fn sample(schema: &Value) -> Value {
     Value::Object(members.collect::<Map<_, _>>())
 }
 
-/// A client that answers what it is asked, with the defaults where there are some.
-struct Willing;
+/// A client that accepts every elicitation and sampling request, with default values where the schema has them.
+struct AcceptingDelegate;
 
-impl Delegate for Willing {
-    fn can(&self) -> Capabilities {
+impl Delegate for AcceptingDelegate {
+    fn capabilities(&self) -> Capabilities {
         Capabilities {
-            form: true,
-            sample: true,
+            form_elicitation: true,
+            sampling: true,
             roots: true,
             ..Capabilities::default()
         }
     }
 
-    fn ask<'a>(
+    fn on_request<'a>(
         &'a self,
         method: &'a str,
         params: Option<&'a RawValue>,
-    ) -> Pending<'a, Result<Box<RawValue>, Unanswered>> {
+    ) -> BoxFuture<'a, Result<Box<RawValue>, DelegateError>> {
         let params: Value = params
             .and_then(|params| serde_json::from_str(params.get()).ok())
             .unwrap_or_default();
         let answer = match method {
             "elicitation/create" => {
-                json!({"action": "accept", "content": sample(&params["requestedSchema"])})
+                json!({"action": "accept", "content": sample_object(&params["requestedSchema"])})
             }
             "sampling/createMessage" => {
                 let content = json!({"type": "text", "text": "something"});

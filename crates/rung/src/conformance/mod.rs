@@ -1,6 +1,6 @@
-//! What the protocol's own test suite calls: tools, resources and prompts whose names and answers it prescribes.
+//! Fixtures of the MCP conformance suite: tools, resources and prompts whose names and replies the suite prescribes.
 //!
-//! They are there under `--conformance` alone, and are never part of what is served otherwise.
+//! They are served with `--conformance` only.
 
 pub(crate) mod client;
 mod prompts;
@@ -10,34 +10,34 @@ mod tools;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rung_tool::Changes;
+use rung_tool::ChangeSender;
 
-/// All of it. Cheap to clone.
+/// Tools, resources and prompts of the suite. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Fixtures {
-    /// Where the fixtures that change something say so.
-    pub(crate) changes: Changes,
-    /// How often they did. The lists say so, and are thereby others indeed: whoever stands in between looks.
-    told: Arc<AtomicUsize>,
+    /// Channel of change notifications.
+    pub(crate) changes: ChangeSender,
+    /// Number of notifications sent. Descriptions contain it, so that the lists really change: a gateway compares them.
+    notified: Arc<AtomicUsize>,
 }
 
 impl Fixtures {
     pub(crate) fn new() -> Self {
         Self {
-            changes: Changes::default(),
-            told: Arc::default(),
+            changes: ChangeSender::default(),
+            notified: Arc::default(),
         }
     }
 
-    /// What a fixture is described by whose list changes.
-    fn changing(&self) -> String {
-        let told = self.told.load(Ordering::Relaxed);
+    /// Returns the description of the fixtures whose list changes.
+    fn changing_description(&self) -> String {
+        let told = self.notified.load(Ordering::Relaxed);
         format!("A fixture of the conformance suite; changes told: {told}")
     }
 }
 
-/// One red pixel.
+/// PNG of one red pixel.
 const PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC";
-/// A millisecond of silence.
+/// WAV with a millisecond of silence.
 const WAV: &str = "UklGRiwAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQgAAACAgICAgICAgA==";

@@ -1,17 +1,17 @@
-//! The suite's prompts.
+//! Prompts of the conformance suite.
 
 use rung_auth::Permit;
 use rung_fault::{Code, Fault};
 use rung_tool::{
-    Block, Call, Contents, Message, Partial, Pending, Prompt, PromptArgument, PromptCard,
-    PromptSource, Question, Role, Served,
+    BoxFuture, Call, CompletionQuery, ContentBlock, Message, Prompt, PromptArgument, PromptCard,
+    PromptSource, Question, ResourceContents, Role, SourceResult,
 };
 use serde_json::{Map, Value, json};
 
 use super::{Fixtures, PNG};
 
 impl PromptSource for Fixtures {
-    fn list<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<PromptCard>, Fault>> {
+    fn list<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<Vec<PromptCard>, Fault>> {
         let card = |name: &str, arguments: &[&str]| PromptCard {
             name: name.to_owned(),
             description: Some("A fixture of the conformance suite".to_owned()),
@@ -26,7 +26,7 @@ impl PromptSource for Fixtures {
             ..PromptCard::default()
         };
         let simple = PromptCard {
-            description: Some(self.changing()),
+            description: Some(self.changing_description()),
             ..card("test_simple_prompt", &[])
         };
         let cards = vec![
@@ -44,7 +44,7 @@ impl PromptSource for Fixtures {
         call: &'a Call,
         name: &'a str,
         arguments: &'a Map<String, Value>,
-    ) -> Pending<'a, Result<Option<Served<Prompt>>, Fault>> {
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Prompt>>, Fault>> {
         Box::pin(async move {
             let argument = |name: &str| {
                 let given = arguments.get(name).and_then(Value::as_str);
@@ -58,15 +58,15 @@ impl PromptSource for Fixtures {
                     let (first, second) = (argument("arg1")?, argument("arg2")?);
                     text(format!("arg1 is {first}, arg2 is {second}"))
                 }
-                "test_prompt_with_embedded_resource" => Block::Resource {
-                    resource: Contents {
+                "test_prompt_with_embedded_resource" => ContentBlock::Resource {
+                    resource: ResourceContents {
                         uri: argument("resourceUri")?.to_owned(),
                         mime_type: Some("text/plain".to_owned()),
                         text: Some("a resource that comes along".to_owned()),
-                        ..Contents::default()
+                        ..ResourceContents::default()
                     },
                 },
-                "test_prompt_with_image" => Block::Image {
+                "test_prompt_with_image" => ContentBlock::Image {
                     data: PNG.to_owned(),
                     mime_type: "image/png".to_owned(),
                 },
@@ -103,8 +103,8 @@ impl PromptSource for Fixtures {
         &'a self,
         _: &'a Permit,
         name: &'a str,
-        partial: Partial<'a>,
-    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
+        partial: CompletionQuery<'a>,
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<String>>>, Fault>> {
         let words = ["paris", "park", "party"].into_iter();
         let words = words
             .filter(|word| word.starts_with(partial.value))
@@ -115,6 +115,6 @@ impl PromptSource for Fixtures {
     }
 }
 
-fn text(text: String) -> Block {
-    Block::Text { text }
+fn text(text: String) -> ContentBlock {
+    ContentBlock::Text { text }
 }

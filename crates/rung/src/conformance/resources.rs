@@ -1,9 +1,10 @@
-//! The suite's resources.
+//! Resources of the conformance suite.
 
 use rung_auth::Permit;
 use rung_fault::Fault;
 use rung_tool::{
-    Call, Contents, Partial, Pending, ResourceCard, ResourceSource, Served, TemplateCard,
+    BoxFuture, Call, CompletionQuery, ResourceCard, ResourceContents, ResourceSource, SourceResult,
+    TemplateCard,
 };
 use serde_json::json;
 
@@ -12,7 +13,7 @@ use super::{Fixtures, PNG};
 const TEMPLATE: &str = "test://template/{id}/data";
 
 impl ResourceSource for Fixtures {
-    fn list<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<ResourceCard>, Fault>> {
+    fn list<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<Vec<ResourceCard>, Fault>> {
         let card = |uri: &str, kind: &str| ResourceCard {
             uri: uri.to_owned(),
             name: uri.to_owned(),
@@ -28,7 +29,7 @@ impl ResourceSource for Fixtures {
         Box::pin(std::future::ready(Ok(cards)))
     }
 
-    fn templates<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<TemplateCard>, Fault>> {
+    fn templates<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<Vec<TemplateCard>, Fault>> {
         let card = TemplateCard {
             uri_template: TEMPLATE.to_owned(),
             name: "template".to_owned(),
@@ -42,7 +43,7 @@ impl ResourceSource for Fixtures {
         &'a self,
         _: &'a Call,
         uri: &'a str,
-    ) -> Pending<'a, Result<Option<Served<Vec<Contents>>>, Fault>> {
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<ResourceContents>>>, Fault>> {
         let id = uri
             .strip_prefix("test://template/")
             .and_then(|rest| rest.strip_suffix("/data"));
@@ -57,7 +58,7 @@ impl ResourceSource for Fixtures {
             }
             _ => return Box::pin(std::future::ready(Ok(None))),
         };
-        let contents = Contents {
+        let contents = ResourceContents {
             uri: uri.to_owned(),
             mime_type: Some(kind.to_owned()),
             text,
@@ -71,8 +72,8 @@ impl ResourceSource for Fixtures {
         &'a self,
         _: &'a Permit,
         template: &'a str,
-        partial: Partial<'a>,
-    ) -> Pending<'a, Result<Option<Served<Vec<String>>>, Fault>> {
+        partial: CompletionQuery<'a>,
+    ) -> BoxFuture<'a, Result<Option<SourceResult<Vec<String>>>, Fault>> {
         let ids = (0..150).map(|id| id.to_string());
         let ids = ids.filter(|id| id.starts_with(partial.value));
         let ids: Vec<String> = ids.collect();

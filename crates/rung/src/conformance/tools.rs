@@ -1,4 +1,4 @@
-//! The suite's tools.
+//! Tools of the conformance suite.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
@@ -7,8 +7,8 @@ use std::time::Duration;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_tool::{
-    Ask, Block, Card, Change, Contents, Hints, Level, Pending, Progress, Question, Reply, TaskUse,
-    ToolSource, unknown_tool,
+    BoxFuture, Card, Change, ContentBlock, Hints, LogLevel, Progress, Question, QuestionKind,
+    Reply, ResourceContents, TaskUse, ToolSource, unknown_tool,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use super::{Fixtures, PNG, WAV};
 
 type Call<'a> = &'a rung_tool::Call;
 
-/// Every tool of the suite's: its name, its arguments, and whether it becomes a task.
+/// Every tool of the suite: its name, its arguments, and whether it becomes a task.
 static CARDS: LazyLock<Vec<Card>> = LazyLock::new(|| {
     let text = |name: &str| json!({name: {"type": "string"}});
     let none = json!({});
@@ -111,17 +111,17 @@ fn schema_2020_12() -> Value {
 }
 
 impl ToolSource for Fixtures {
-    fn list<'a>(&'a self, _: &'a Permit) -> Pending<'a, Result<Vec<Card>, Fault>> {
+    fn list<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<Vec<Card>, Fault>> {
         let mut cards = CARDS.clone();
         for card in &mut cards {
             if &*card.name == "test_trigger_tool_change" {
-                card.description = self.changing().into();
+                card.description = self.changing_description().into();
             }
         }
         Box::pin(std::future::ready(Ok(cards)))
     }
 
-    fn describe<'a>(&'a self, _: &'a Permit, name: &'a str) -> Pending<'a, Result<Card, Fault>> {
+    fn describe<'a>(&'a self, _: &'a Permit, name: &'a str) -> BoxFuture<'a, Result<Card, Fault>> {
         let found = CARDS.iter().find(|card| &*card.name == name).cloned();
         Box::pin(std::future::ready(found.ok_or_else(|| unknown(name))))
     }
@@ -131,7 +131,7 @@ impl ToolSource for Fixtures {
         call: Call<'a>,
         name: &'a str,
         arguments: &'a RawValue,
-    ) -> Pending<'a, Reply> {
+    ) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
             let arguments: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
             match self.run(call, name, &arguments).await {
@@ -148,7 +148,7 @@ fn unknown(name: &str) -> Fault {
 
 impl Fixtures {
     async fn run(&self, call: Call<'_>, name: &str, arguments: &Value) -> Result<Reply, Fault> {
-        if let Some(reply) = content(name) {
+        if let Some(reply) = constant_reply(name) {
             return Ok(reply);
         }
         match name {
@@ -156,57 +156,59 @@ impl Fixtures {
             "test_tool_with_logging" | "test_logging_tool" => Ok(logging(call).await),
             "test_tool_with_progress" => Ok(progress(call).await),
             "test_reconnection" => {
-                call.peer.hang_up();
+                call.peer.disconnect();
                 pause(100).await;
-                Ok(Reply::of_text("still here"))
+                Ok(Reply::from_text("still here"))
             }
-            "test_trigger_tool_change" => Ok(self.told(Change::Tools)),
-            "test_trigger_prompt_change" => Ok(self.told(Change::Prompts)),
+            "test_trigger_tool_change" => Ok(self.notify(Change::Tools)),
+            "test_trigger_prompt_change" => Ok(self.notify(Change::Prompts)),
             "test_trigger_resource_update" => {
-                Ok(self.told(Change::Resource("test://watched-resource".to_owned())))
+                Ok(self.notify(Change::Resource("test://watched-resource".to_owned())))
             }
-            "test_custom_header" => Ok(Reply::of_text(arguments.to_string())),
-            "greet" => Ok(Reply::of_text(format!(
+            "test_custom_header" => Ok(Reply::from_text(arguments.to_string())),
+            "greet" => Ok(Reply::from_text(format!(
                 "Hello, {}!",
                 text(arguments, "name")
             ))),
-            name if name.starts_with("test_input_required_result_") => asking(call, name).await,
+            name if name.starts_with("test_input_required_result_") => {
+                run_input_required(call, name).await
+            }
             name if CARDS
                 .iter()
                 .any(|card| &*card.name == name && card.tasks != TaskUse::Never) =>
             {
-                long(call, name, arguments).await
+                run_task_tool(call, name, arguments).await
             }
-            name => questions(call, name, arguments).await,
+            name => run_question(call, name, arguments).await,
         }
     }
 
-    fn told(&self, change: Change) -> Reply {
-        self.told.fetch_add(1, Ordering::Relaxed);
-        self.changes.tell(change);
-        Reply::of_text("told")
+    fn notify(&self, change: Change) -> Reply {
+        self.notified.fetch_add(1, Ordering::Relaxed);
+        self.changes.send(change);
+        Reply::from_text("told")
     }
 }
 
-/// Replies that are always the same.
-fn content(name: &str) -> Option<Reply> {
-    let image = || Block::Image {
+/// Returns the constant reply of a tool that has one.
+fn constant_reply(name: &str) -> Option<Reply> {
+    let image = || ContentBlock::Image {
         data: PNG.to_owned(),
         mime_type: "image/png".to_owned(),
     };
-    let resource = |uri: &str, kind: &str, text: &str| Block::Resource {
-        resource: Contents {
+    let resource = |uri: &str, kind: &str, text: &str| ContentBlock::Resource {
+        resource: ResourceContents {
             uri: uri.to_owned(),
             mime_type: Some(kind.to_owned()),
             text: Some(text.to_owned()),
-            ..Contents::default()
+            ..ResourceContents::default()
         },
     };
     Some(match name {
-        "test_simple_text" => Reply::of_text("a simple text"),
-        "json_schema_2020_12_tool" => Reply::of_text("a schema of 2020-12"),
-        "test_image_content" => Reply::of_blocks(vec![image()]),
-        "test_audio_content" => Reply::of_blocks(vec![Block::Audio {
+        "test_simple_text" => Reply::from_text("a simple text"),
+        "json_schema_2020_12_tool" => Reply::from_text("a schema of 2020-12"),
+        "test_image_content" => Reply::from_blocks(vec![image()]),
+        "test_audio_content" => Reply::from_blocks(vec![ContentBlock::Audio {
             data: WAV.to_owned(),
             mime_type: "audio/wav".to_owned(),
         }]),
@@ -216,10 +218,10 @@ fn content(name: &str) -> Option<Reply> {
                 "text/plain",
                 "a resource that comes along",
             );
-            Reply::of_blocks(vec![block])
+            Reply::from_blocks(vec![block])
         }
-        "test_multiple_content_types" => Reply::of_blocks(vec![
-            Block::Text {
+        "test_multiple_content_types" => Reply::from_blocks(vec![
+            ContentBlock::Text {
                 text: "several kinds:".to_owned(),
             },
             image(),
@@ -235,10 +237,10 @@ fn content(name: &str) -> Option<Reply> {
 
 async fn logging(call: Call<'_>) -> Reply {
     for step in ["started", "at work", "done"] {
-        call.peer.log(Level::Info, "conformance", &json!(step));
+        call.peer.log(LogLevel::Info, "conformance", &json!(step));
         pause(50).await;
     }
-    Reply::of_text("logged")
+    Reply::from_text("logged")
 }
 
 async fn progress(call: Call<'_>) -> Reply {
@@ -250,11 +252,11 @@ async fn progress(call: Call<'_>) -> Reply {
         });
         pause(50).await;
     }
-    Reply::of_text("done")
+    Reply::from_text("done")
 }
 
-/// Tools that ask one thing and repeat the answer.
-async fn questions(call: Call<'_>, name: &str, arguments: &Value) -> Result<Reply, Fault> {
+/// Runs a tool that asks the client one question and repeats the answer.
+async fn run_question(call: Call<'_>, name: &str, arguments: &Value) -> Result<Reply, Fault> {
     let field = |kind: &str| json!({"type": kind});
     let question = match name {
         "test_sampling" | "test_missing_capability" => {
@@ -298,11 +300,11 @@ async fn questions(call: Call<'_>, name: &str, arguments: &Value) -> Result<Repl
         name => return Err(unknown(name)),
     };
     let answers = call.peer.ask(vec![("answer".to_owned(), question)]).await?;
-    Ok(Reply::of_text(format!("answered: {}", answers["answer"])))
+    Ok(Reply::from_text(format!("answered: {}", answers["answer"])))
 }
 
-/// Tools that are called again with what they asked for.
-async fn asking(call: Call<'_>, name: &str) -> Result<Reply, Fault> {
+/// Runs a tool that asks for input and is called again with it.
+async fn run_input_required(call: Call<'_>, name: &str) -> Result<Reply, Fault> {
     let string = json!({"type": "string"});
     let named = || form("What is your name?", &json!({"name": string}), &["name"]);
     let confirmed = || {
@@ -323,7 +325,7 @@ async fn asking(call: Call<'_>, name: &str) -> Result<Reply, Fault> {
         "test_input_required_result_request_state"
         | "test_input_required_result_tampered_state" => {
             ask("confirm", confirmed()).await?;
-            return Ok(Reply::of_text("state-ok"));
+            return Ok(Reply::from_text("state-ok"));
         }
         "test_input_required_result_multiple_inputs" => {
             let questions = vec![
@@ -348,22 +350,28 @@ async fn asking(call: Call<'_>, name: &str) -> Result<Reply, Fault> {
         }
         "test_input_required_result_capabilities" => {
             let all = [
-                (Ask::Form, "form", named()),
-                (Ask::Sample, "sample", Question::sample("Say hello", 50)),
-                (Ask::Roots, "roots", Question::roots()),
+                (QuestionKind::Form, "form", named()),
+                (
+                    QuestionKind::Sample,
+                    "sample",
+                    Question::sample("Say hello", 50),
+                ),
+                (QuestionKind::Roots, "roots", Question::roots()),
             ];
-            let can = all.into_iter().filter(|(ask, ..)| call.peer.can(*ask));
+            let can = all
+                .into_iter()
+                .filter(|(ask, ..)| call.peer.can_answer(*ask));
             let questions = can.map(|(_, key, question)| (key.to_owned(), question));
             call.peer.ask(questions.collect()).await?
         }
         name => return Err(unknown(name)),
     };
     let answers = Value::Object(answers);
-    Ok(Reply::of_text(format!("answered: {answers}")))
+    Ok(Reply::from_text(format!("answered: {answers}")))
 }
 
-/// Tools that become tasks.
-async fn long(call: Call<'_>, name: &str, arguments: &Value) -> Result<Reply, Fault> {
+/// Runs a tool that becomes a task.
+async fn run_task_tool(call: Call<'_>, name: &str, arguments: &Value) -> Result<Reply, Fault> {
     let confirm = || {
         form(
             "Really?",
@@ -381,7 +389,7 @@ async fn long(call: Call<'_>, name: &str, arguments: &Value) -> Result<Reply, Fa
                 call.peer.detach().await;
             }
             tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
-            Ok(Reply::of_text(format!(
+            Ok(Reply::from_text(format!(
                 "computed {}",
                 text(arguments, "label")
             )))
@@ -404,13 +412,16 @@ async fn long(call: Call<'_>, name: &str, arguments: &Value) -> Result<Reply, Fa
                 .peer
                 .ask(vec![("confirm".to_owned(), confirm())])
                 .await?;
-            Ok(Reply::of_text(format!("answered: {}", answers["confirm"])))
+            Ok(Reply::from_text(format!(
+                "answered: {}",
+                answers["confirm"]
+            )))
         }
         "multi_input" => {
             call.peer.detach().await;
             let both = ["first", "second"].map(|key| (key.to_owned(), confirm()));
             let answers = call.peer.ask(both.into()).await?;
-            Ok(Reply::of_text(format!("{} answers", answers.len())))
+            Ok(Reply::from_text(format!("{} answers", answers.len())))
         }
         "test_tool_with_task" => {
             let named = form(
@@ -421,7 +432,7 @@ async fn long(call: Call<'_>, name: &str, arguments: &Value) -> Result<Reply, Fa
             let answers = call.peer.ask(vec![("user_name".to_owned(), named)]).await?;
             call.peer.detach().await;
             let name = answers["user_name"]["content"]["name"].as_str();
-            Ok(Reply::of_text(format!(
+            Ok(Reply::from_text(format!(
                 "Hello, {}!",
                 name.unwrap_or("whoever you are")
             )))

@@ -1,7 +1,7 @@
-//! One person's data, made up: the same every time, and enough of it to try everything with.
+//! Sample personal data of a fictional person, deterministic and large enough to try every feature.
 
-mod life;
+mod sample_records;
 mod sources;
 
-pub(crate) use life::Life;
+pub(crate) use sample_records::SampleGenerator;
 pub(crate) use sources::SOURCES;

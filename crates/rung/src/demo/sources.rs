@@ -1,45 +1,44 @@
-//! What the sample's sources say of themselves.
+//! Connector manifests of the sample data.
 
 use serde_json::{Value, json};
 
-/// A source, its account, and its streams.
-pub(crate) struct Source {
-    /// Its connector.
+/// A source of the sample: connector, connection and manifest.
+pub(crate) struct SampleSource {
+    /// Key of the connector.
     pub(crate) connector: &'static str,
-    /// Its account.
+    /// ID of the connection.
     pub(crate) connection: &'static str,
-    /// The account's name for people.
+    /// Display name of the connection.
     pub(crate) account: &'static str,
     manifest: fn() -> Value,
 }
 
-/// The sources of the sample.
-pub(crate) const SOURCES: [Source; 5] = [
-    Source {
+pub(crate) const SOURCES: [SampleSource; 5] = [
+    SampleSource {
         connector: "mail",
         connection: "mail_home",
         account: "mira.holm@example.org",
         manifest: mail,
     },
-    Source {
+    SampleSource {
         connector: "chat",
         connection: "chat_home",
         account: "Mira",
         manifest: chat,
     },
-    Source {
+    SampleSource {
         connector: "calendar",
         connection: "calendar_home",
         account: "Mira's calendar",
         manifest: calendar,
     },
-    Source {
+    SampleSource {
         connector: "shop",
         connection: "shop_home",
         account: "Mira Holm",
         manifest: shop,
     },
-    Source {
+    SampleSource {
         connector: "notes",
         connection: "notes_home",
         account: "Mira's notes",
@@ -47,7 +46,7 @@ pub(crate) const SOURCES: [Source; 5] = [
     },
 ];
 
-impl Source {
+impl SampleSource {
     pub(crate) fn manifest(&self) -> Value {
         (self.manifest)()
     }
@@ -59,11 +58,11 @@ fn manifest(connector: &str, name: &str, streams: &Value) -> Value {
     })
 }
 
-fn text() -> Value {
+fn string_schema() -> Value {
     json!({"type": "string"})
 }
 
-fn moment() -> Value {
+fn date_time_schema() -> Value {
     json!({"type": "string", "format": "date-time"})
 }
 
@@ -72,8 +71,8 @@ fn mail() -> Value {
         "name": "messages", "description": "Every mail, with its body.",
         "primary_key": ["id"], "cursor_field": "sent_at", "consent_time_field": "sent_at",
         "schema": {"type": "object", "required": ["id"], "properties": {
-            "id": text(), "thread_id": text(), "from": text(), "to": text(), "subject": text(), "body": text(),
-            "folder": text(), "sent_at": moment(), "has_attachment": {"type": "boolean"},
+            "id": string_schema(), "thread_id": string_schema(), "from": string_schema(), "to": string_schema(), "subject": string_schema(), "body": string_schema(),
+            "folder": string_schema(), "sent_at": date_time_schema(), "has_attachment": {"type": "boolean"},
         }},
         "views": [{"id": "headers", "label": "Without the bodies", "fields": ["id", "from", "to", "subject", "sent_at"]}],
         "query": {
@@ -84,7 +83,7 @@ fn mail() -> Value {
     });
     let threads = json!({
         "name": "threads", "description": "Conversations that mails belong to.",
-        "primary_key": ["id"], "schema": {"type": "object", "properties": {"id": text(), "subject": text()}},
+        "primary_key": ["id"], "schema": {"type": "object", "properties": {"id": string_schema(), "subject": string_schema()}},
         "relationships": [{"name": "messages", "stream": "messages", "foreign_key": "thread_id", "cardinality": "has_many"}],
         "query": {"expand": [{"name": "messages", "default_limit": 5, "max_limit": 25}], "search": {"lexical_fields": ["subject"]}},
     });
@@ -96,7 +95,7 @@ fn chat() -> Value {
         "name": "chat_messages", "description": "What was written in chats.",
         "primary_key": ["id"], "cursor_field": "sent_at", "consent_time_field": "sent_at",
         "schema": {"type": "object", "required": ["id"], "properties": {
-            "id": text(), "room": text(), "from": text(), "text": text(), "sent_at": moment(),
+            "id": string_schema(), "room": string_schema(), "from": string_schema(), "text": string_schema(), "sent_at": date_time_schema(),
         }},
         "query": {
             "range_filters": {"sent_at": ["gte", "lt"]}, "search": {"lexical_fields": ["text"]},
@@ -111,7 +110,7 @@ fn calendar() -> Value {
         "name": "events", "description": "Appointments, with where and with whom.",
         "primary_key": ["id"], "cursor_field": "starts_at", "consent_time_field": "starts_at",
         "schema": {"type": "object", "required": ["id"], "properties": {
-            "id": text(), "title": text(), "place": text(), "with": text(), "starts_at": moment(), "ends_at": moment(),
+            "id": string_schema(), "title": string_schema(), "place": string_schema(), "with": string_schema(), "starts_at": date_time_schema(), "ends_at": date_time_schema(),
         }},
         "query": {
             "range_filters": {"starts_at": ["gte", "lt"]}, "search": {"lexical_fields": ["title", "place", "with"]},
@@ -126,8 +125,8 @@ fn shop() -> Value {
         "name": "orders", "description": "What was bought, when and for how much.",
         "primary_key": ["id"], "cursor_field": "ordered_at", "consent_time_field": "ordered_at",
         "schema": {"type": "object", "required": ["id"], "properties": {
-            "id": text(), "item": text(), "category": text(), "price_cents": {"type": "integer"}, "currency": text(),
-            "status": text(), "ordered_at": moment(),
+            "id": string_schema(), "item": string_schema(), "category": string_schema(), "price_cents": {"type": "integer"}, "currency": string_schema(),
+            "status": string_schema(), "ordered_at": date_time_schema(),
         }},
         "query": {
             "range_filters": {"ordered_at": ["gte", "lt"], "price_cents": ["gte", "lt"]}, "search": {"lexical_fields": ["item"]},
@@ -143,7 +142,7 @@ fn notes() -> Value {
         "name": "notes", "description": "Notes and journals, some of them long.",
         "primary_key": ["id"], "cursor_field": "written_at", "consent_time_field": "written_at",
         "schema": {"type": "object", "required": ["id"], "properties": {
-            "id": text(), "title": text(), "body": text(), "tag": text(), "written_at": moment(),
+            "id": string_schema(), "title": string_schema(), "body": string_schema(), "tag": string_schema(), "written_at": date_time_schema(),
         }},
         "query": {
             "range_filters": {"written_at": ["gte", "lt"]}, "search": {"lexical_fields": ["title", "body"]},

@@ -1,4 +1,4 @@
-//! The layers, each as a map from names to values with their origins.
+//! The layers of settings, each a map from keys to values with their origins.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,9 +11,9 @@ use rung_fault::{Code, Detail, Fault};
 use toml::de::{DeTable, DeValue};
 
 use super::table::{self, SETTINGS};
-use super::value::{Base, Raw, Value, visible};
+use super::value::{PathBase, SettingValue, UnparsedValue, escape_for_terminal};
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
     Default,
@@ -27,7 +27,7 @@ impl fmt::Display for Origin {
         match self {
             Self::Default => f.write_str("default"),
             Self::File { path, line } => {
-                write!(f, "{}:{line}", visible(&path.to_string_lossy()))
+                write!(f, "{}:{line}", escape_for_terminal(&path.to_string_lossy()))
             }
             Self::Variable(name) => f.write_str(name),
             Self::Flag(flag) => f.write_str(flag),
@@ -35,38 +35,41 @@ impl fmt::Display for Origin {
     }
 }
 
-pub(super) type Layer = BTreeMap<String, (Value, Origin)>;
+pub(super) type Layer = BTreeMap<String, (SettingValue, Origin)>;
 
-/// What the process was given: everything that the settings depend on.
+/// Inputs of the settings: working folder, environment, flags and platform folders.
 #[derive(Debug)]
-pub(crate) struct Given {
-    pub(crate) folder: PathBuf,
+pub(crate) struct SettingsInput {
+    pub(crate) working_folder: PathBuf,
     pub(crate) variables: Vec<(OsString, OsString)>,
     /// `--home`
     pub(crate) home: Option<PathBuf>,
     /// `--set key=value`
     pub(crate) set: Vec<String>,
-    /// The user's own folder.
+    /// Home folder of the user.
     pub(crate) user_home: Option<PathBuf>,
-    /// The platform's folder for configuration.
+    /// Configuration folder of the platform.
     pub(crate) config_home: Option<PathBuf>,
-    /// The platform's folder for data.
+    /// Data folder of the platform.
     pub(crate) data_home: Option<PathBuf>,
 }
 
-impl Given {
-    /// What this process was given.
-    pub(crate) fn here(home: Option<PathBuf>, set: Vec<String>) -> Result<Self, Fault> {
+impl SettingsInput {
+    /// Collects the inputs of this process.
+    pub(crate) fn from_process(home: Option<PathBuf>, set: Vec<String>) -> Result<Self, Fault> {
         let folder = std::env::current_dir().map_err(|error| {
-            Fault::new(Code::InvalidSetting, format!("current folder: {error}"))
+            Fault::new(
+                Code::InvalidSetting,
+                format!("the working folder cannot be read: {error}"),
+            )
         })?;
         let platform = etcetera::base_strategy::choose_native_strategy().ok();
         Ok(Self {
-            folder,
+            working_folder: folder,
             variables: std::env::vars_os().collect(),
             home,
             set,
-            // The current folder comes without links, so home must too.
+            // The working folder is canonical, so the home folder must be, too.
             user_home: platform
                 .as_ref()
                 .map(etcetera::BaseStrategy::home_dir)
@@ -76,30 +79,30 @@ impl Given {
         })
     }
 
-    /// What the folders of a variable or flag are relative to.
-    fn base(&self) -> Base<'_> {
-        Base {
-            folder: &self.folder,
+    /// Returns the base of relative paths in variables and flags.
+    fn base(&self) -> PathBase<'_> {
+        PathBase {
+            folder: &self.working_folder,
             user_home: self.user_home.as_deref(),
         }
     }
 
-    /// Where the user's own settings are.
+    /// Returns the path of the user's settings file.
     pub(crate) fn user_file(&self) -> Option<PathBuf> {
         Some(self.config_home.as_ref()?.join("rung").join("config.toml"))
     }
 }
 
-/// What holds where nobody says anything.
-pub(super) fn defaults(given: &Given) -> Layer {
+/// Returns the layer of default values.
+pub(super) fn defaults(given: &SettingsInput) -> Layer {
     let mut layer = Layer::new();
     if let Some(data) = &given.data_home {
-        let home = Value::Folder(data.join("rung"));
+        let home = SettingValue::Folder(data.join("rung"));
         layer.insert("home".to_owned(), (home, Origin::Default));
     }
     for setting in SETTINGS {
         if let Some(text) = setting.default {
-            let value = setting.kind.read_text(text, given.base());
+            let value = setting.kind.parse_text(text, given.base());
             let value = value.expect("the table's own defaults are right");
             layer.insert(setting.key.to_owned(), (value, Origin::Default));
         }
@@ -107,9 +110,9 @@ pub(super) fn defaults(given: &Given) -> Layer {
     layer
 }
 
-pub(super) fn user_file(given: &Given) -> Result<Layer, Fault> {
+pub(super) fn user_file(given: &SettingsInput) -> Result<Layer, Fault> {
     match given.user_file() {
-        Some(path) => match read_if_there(&path)? {
+        Some(path) => match read_optional(&path)? {
             Some(text) => parse_file(given, &path, &text),
             None => Ok(Layer::new()),
         },
@@ -117,7 +120,7 @@ pub(super) fn user_file(given: &Given) -> Result<Layer, Fault> {
     }
 }
 
-pub(super) fn environment(given: &Given) -> Result<Layer, Fault> {
+pub(super) fn environment(given: &SettingsInput) -> Result<Layer, Fault> {
     let mut layer = Layer::new();
     for (name, value) in &given.variables {
         let name = name.to_string_lossy();
@@ -127,49 +130,50 @@ pub(super) fn environment(given: &Given) -> Result<Layer, Fault> {
         let setting = table::find_env(&name)?;
         let variable = setting.env.unwrap_or_default();
         let value = match value.to_str() {
-            Some(text) => setting.kind.read_text(text, given.base()),
+            Some(text) => setting.kind.parse_text(text, given.base()),
             None => Err("UTF-8".to_owned()),
         };
-        let value = value.map_err(|expected| wrong(setting.key, variable, &expected))?;
+        let value = value.map_err(|expected| invalid_value(setting.key, variable, &expected))?;
         layer.insert(setting.key.to_owned(), (value, Origin::Variable(variable)));
     }
     Ok(layer)
 }
 
-pub(super) fn flags(given: &Given) -> Result<Layer, Fault> {
+pub(super) fn flags(given: &SettingsInput) -> Result<Layer, Fault> {
     let mut layer = Layer::new();
     for pair in &given.set {
         let (key, text) = pair.split_once('=').ok_or_else(|| {
             Fault::new(
                 Code::InvalidSetting,
-                format!("--set {pair}: no value is given"),
+                format!("--set {pair}: the value is missing"),
             )
             .with_hint("write --set KEY=VALUE")
         })?;
         let setting = table::find(key)?;
-        let value = setting.kind.read_text(text, given.base());
-        let value = value.map_err(|expected| wrong(key, &format!("--set {key}"), &expected))?;
+        let value = setting.kind.parse_text(text, given.base());
+        let value =
+            value.map_err(|expected| invalid_value(key, &format!("--set {key}"), &expected))?;
         layer.insert(key.to_owned(), (value, Origin::Flag("--set".to_owned())));
     }
     if let Some(home) = &given.home {
-        let home = Value::Folder(given.folder.join(home));
+        let home = SettingValue::Folder(given.working_folder.join(home));
         layer.insert("home".to_owned(), (home, Origin::Flag("--home".to_owned())));
     }
     Ok(layer)
 }
 
-/// Bytes of a settings file. A person writes them.
+/// Maximum bytes of a settings file, which a person writes.
 const FILE_BYTES: u64 = 1 << 20;
 
-/// A file's text, if there is such a file.
-pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, Fault> {
+/// Reads a file. Returns `None` if it does not exist.
+pub(super) fn read_optional(path: &Path) -> Result<Option<String>, Fault> {
     let refused = |why: &str| {
         let message = format!("{}: {why}", path.display());
         Fault::new(Code::InvalidSetting, message)
     };
     let mut options = fs::OpenOptions::new();
     options.read(true);
-    // Opening a pipe must not wait for its other end.
+    // Opening a named pipe must not block until its other end is opened.
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
@@ -184,7 +188,7 @@ pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, Fault> {
         .metadata()
         .map_err(|error| refused(&error.to_string()))?;
     if !known.is_file() || known.len() > FILE_BYTES {
-        return Err(refused("it is not a file of at most 1 MiB"));
+        return Err(refused("it must be a regular file of at most 1 MiB"));
     }
     let mut text = String::new();
     let read = file.take(FILE_BYTES).read_to_string(&mut text);
@@ -192,11 +196,11 @@ pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, Fault> {
     Ok(Some(text))
 }
 
-pub(super) fn parse_file(given: &Given, path: &Path, text: &str) -> Result<Layer, Fault> {
-    let file = File {
+pub(super) fn parse_file(given: &SettingsInput, path: &Path, text: &str) -> Result<Layer, Fault> {
+    let file = FileParser {
         path,
         line_ends: text.match_indices('\n').map(|(at, _)| at).collect(),
-        base: Base {
+        base: PathBase {
             folder: path.parent().unwrap_or(Path::new("")),
             ..given.base()
         },
@@ -213,19 +217,19 @@ pub(super) fn parse_file(given: &Given, path: &Path, text: &str) -> Result<Layer
     Ok(layer)
 }
 
-struct File<'f> {
+struct FileParser<'f> {
     path: &'f Path,
     line_ends: Vec<usize>,
-    base: Base<'f>,
+    base: PathBase<'f>,
 }
 
-impl File<'_> {
+impl FileParser<'_> {
     fn flatten(&self, table: &DeTable<'_>, prefix: &str, layer: &mut Layer) -> Result<(), Fault> {
         for (name, value) in table {
             let line = self.line(name.span().start);
             let place = format!("{}:{line}", self.path.display());
-            let placed = |fault: Fault| fault.at(&place);
-            // A quoted name with a dot in it is one name, and no setting has such a one.
+            let placed = |fault: Fault| fault.with_location(&place);
+            // A quoted name with a dot is a single name, and no setting has one.
             let name = name.get_ref();
             let key = if name.contains('.') {
                 format!("{prefix}\"{name}\"")
@@ -238,9 +242,9 @@ impl File<'_> {
                 continue;
             }
             let setting = table::find(&key).map_err(placed)?;
-            let value = setting.kind.read(raw(value.get_ref()), self.base);
-            let value =
-                value.map_err(|expected| wrong(&key, &format!("{place}: `{key}`"), &expected))?;
+            let value = setting.kind.parse(to_unparsed(value.get_ref()), self.base);
+            let value = value
+                .map_err(|expected| invalid_value(&key, &format!("{place}: `{key}`"), &expected))?;
             let path = self.path.to_owned();
             layer.insert(key, (value, Origin::File { path, line }));
         }
@@ -252,25 +256,26 @@ impl File<'_> {
     }
 }
 
-fn raw(value: &DeValue<'_>) -> Raw {
+fn to_unparsed(value: &DeValue<'_>) -> UnparsedValue {
     match value {
-        DeValue::String(text) => Raw::Text(text.to_string()),
-        DeValue::Boolean(switch) => Raw::Switch(*switch),
+        DeValue::String(text) => UnparsedValue::Text(text.to_string()),
+        DeValue::Boolean(switch) => UnparsedValue::Switch(*switch),
         DeValue::Integer(number) => {
             let digits = number.as_str().replace('_', "");
-            i64::from_str_radix(&digits, number.radix()).map_or(Raw::Other, Raw::Number)
+            i64::from_str_radix(&digits, number.radix())
+                .map_or(UnparsedValue::Other, UnparsedValue::Number)
         }
         DeValue::Array(items) => {
             let words: Option<Vec<String>> = items
                 .iter()
                 .map(|item| item.get_ref().as_str().map(str::to_owned))
                 .collect();
-            words.map_or(Raw::Other, Raw::List)
+            words.map_or(UnparsedValue::Other, UnparsedValue::List)
         }
-        DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Table(_) => Raw::Other,
+        DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Table(_) => UnparsedValue::Other,
     }
 }
 
-fn wrong(key: &str, place: &str, expected: &str) -> Fault {
+fn invalid_value(key: &str, place: &str, expected: &str) -> Fault {
     Fault::new(Code::InvalidSetting, format!("{place} must be {expected}")).with(Detail::Field, key)
 }

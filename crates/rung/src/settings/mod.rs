@@ -1,11 +1,11 @@
-//! Settings, and where each of them comes from.
+//! Settings, and where each value comes from.
 //!
-//! Five layers, the first that speaks wins: flags, environment, project file, user file, default. Every
-//! value keeps its [`Origin`], every unknown name is refused with the nearest known one.
+//! Five layers in order of precedence: flags, environment, project file, user file, default. Every value keeps its
+//! [`Origin`]. Every unknown key is rejected with the nearest known one.
 //!
-//! A project file comes with a checkout, so it is not the user's word. Until the user has approved its exact
-//! bytes ([`trust`]) it may only name sources and narrow what is there; what would add a command, a folder or
-//! a listener, or raise a limit, is withheld and said so.
+//! A project file comes with a checkout, so it is untrusted. Until the user has approved its exact bytes ([`trust`]), it may
+//! only name sources and narrow access; a value that would add a command, a folder or a listener, or raise a limit, is
+//! withheld and reported.
 
 mod layers;
 mod table;
@@ -13,47 +13,52 @@ mod trust;
 mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use rung_auth::Access;
-use rung_db::{Holds, Known, Limits, OpenTo};
-use rung_embed::{Key, Prefixes, Said, Source};
+use rung_db::{DatabaseAudience, NamedDatabase, ResultLimits, StoreKind};
+use rung_embed::{EmbeddingSource, EndpointConfig, EndpointKey, Prefixes};
 use rung_fault::{Code, Fault};
 
+use crate::listen_address::ListenAddress;
 use layers::Layer;
-pub(crate) use layers::{Given, Origin};
-use table::Power;
+pub(crate) use layers::{Origin, SettingsInput};
+use table::ProjectPermission;
 pub(crate) use table::SETTINGS;
-pub(crate) use trust::{Project, Trust};
-pub(crate) use value::{Value, visible};
+pub(crate) use trust::{ProjectApprovals, ProjectFile};
+pub(crate) use value::{SettingValue, escape_for_terminal};
 
-/// What holds, and why.
+/// Effective settings with their origins.
 #[derive(Debug)]
 pub(crate) struct Settings {
     values: Layer,
-    withheld: Vec<Withheld>,
-    project: Option<Project>,
-    /// Whether the user approved it.
+    withheld: Vec<WithheldSetting>,
+    project: Option<ProjectFile>,
+    /// True if the user approved the project file.
     approved: bool,
-    passed_over: Vec<PathBuf>,
+    ignored_projects: Vec<PathBuf>,
 }
 
-/// A value of an unapproved project file that was not taken.
+/// A value of an unapproved project file that was not applied.
 #[derive(Debug)]
-pub(crate) struct Withheld {
+pub(crate) struct WithheldSetting {
     pub(crate) key: String,
-    pub(crate) value: Value,
+    pub(crate) value: SettingValue,
     pub(crate) origin: Origin,
 }
 
-/// What the user's own layers say where a project file wants to say `key`.
+/// Returns the user's own value for a `key` of a project file.
 ///
-/// A source of the user's is the user's as a whole: it cannot be led elsewhere by another of its members.
-fn own_word<'l>(layer: &'l Layer, key: &str, power: Power) -> Option<&'l Value> {
+/// Any member of a source that the user defines counts as a value for the whole source: a project file cannot redirect it by
+/// setting another member.
+fn user_value<'l>(
+    layer: &'l Layer,
+    key: &str,
+    power: ProjectPermission,
+) -> Option<&'l SettingValue> {
     let same = |name: &str| match (power, key.rsplit_once('.')) {
-        (Power::Names, Some((source, _))) => {
+        (ProjectPermission::MayAdd, Some((source, _))) => {
             name.rsplit_once('.').is_some_and(|(s, _)| s == source)
         }
         _ => name == key,
@@ -63,8 +68,8 @@ fn own_word<'l>(layer: &'l Layer, key: &str, power: Power) -> Option<&'l Value> 
 }
 
 impl Settings {
-    /// Reads every layer.
-    pub(crate) fn load(given: &Given) -> Result<Self, Fault> {
+    /// Loads and merges all layers.
+    pub(crate) fn load(given: &SettingsInput) -> Result<Self, Fault> {
         let mut values = layers::defaults(given);
         let mut withheld = Vec::new();
         values.extend(layers::user_file(given)?);
@@ -73,16 +78,16 @@ impl Settings {
         let (project, passed_over) = trust::find_project(given)?;
         let mut approved = false;
         if let Some(project) = &project {
-            approved = Trust::of(given)?.approves(project);
-            // Everything that is the user's own word, whether it comes below the project file or above it.
+            approved = ProjectApprovals::load(given)?.is_approved(project);
+            // The user's own values, of lower and higher precedence than the project file.
             let mut own = values.clone();
             own.extend(said_here.clone());
             for (key, (value, origin)) in layers::parse_file(given, &project.path, &project.text)? {
-                let power = table::find(&key)?.power;
-                if approved || power.harmless(&value, own_word(&own, &key, power)) {
+                let power = table::find(&key)?.project_permission;
+                if approved || power.allows(&value, user_value(&own, &key, power)) {
                     values.insert(key, (value, origin));
                 } else {
-                    withheld.push(Withheld { key, value, origin });
+                    withheld.push(WithheldSetting { key, value, origin });
                 }
             }
         }
@@ -92,117 +97,117 @@ impl Settings {
             withheld,
             project,
             approved,
-            passed_over,
+            ignored_projects: passed_over,
         })
     }
 
-    /// Every value with its origin, in the order of their names.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Value, &Origin)> {
+    /// Returns every value with its origin, ordered by key.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &SettingValue, &Origin)> {
         self.values
             .iter()
             .map(|(key, (value, origin))| (key.as_str(), value, origin))
     }
 
-    /// What the project file asked for in vain.
-    pub(crate) fn withheld(&self) -> &[Withheld] {
+    /// Returns the values of the project file that were not applied.
+    pub(crate) fn withheld(&self) -> &[WithheldSetting] {
         &self.withheld
     }
 
-    /// Project files that were passed over, since they belong to another user.
-    pub(crate) fn passed_over(&self) -> &[PathBuf] {
-        &self.passed_over
+    /// Returns the project files that were ignored because they belong to another user.
+    pub(crate) fn ignored_projects(&self) -> &[PathBuf] {
+        &self.ignored_projects
     }
 
-    /// The project file, if there is one.
-    pub(crate) fn project(&self) -> Option<&Project> {
+    pub(crate) fn project(&self) -> Option<&ProjectFile> {
         self.project.as_ref()
     }
 
-    /// The data folder.
     pub(crate) fn home(&self) -> Result<PathBuf, Fault> {
         match self.values.get("home") {
-            Some((Value::Folder(path), _)) => Ok(path.clone()),
-            _ => Err(Fault::new(Code::InvalidSetting, "no data folder is known")
-                .with_hint("name one with --home DIR or RUNG_HOME")),
+            Some((SettingValue::Folder(path), _)) => Ok(path.clone()),
+            _ => Err(
+                Fault::new(Code::InvalidSetting, "the data folder is not known")
+                    .with_hint("set --home DIR or RUNG_HOME"),
+            ),
         }
     }
 
-    /// Bytes of a reply.
+    /// Returns the maximum bytes of a reply.
     pub(crate) fn reply_max_bytes(&self) -> usize {
         usize::try_from(self.number("reply.max_bytes")).unwrap_or(usize::MAX)
     }
 
-    /// How long a result is kept.
+    /// Returns how long a result is kept.
     pub(crate) fn results_ttl(&self) -> Duration {
         Duration::from_secs(self.number("results.ttl_s"))
     }
 
-    /// Bytes of results that one caller may keep.
+    /// Returns the maximum bytes of stored results for each caller.
     pub(crate) fn results_max_bytes(&self) -> u64 {
         self.number("results.max_bytes")
     }
 
-    /// The database that personal data is kept in, if it is not the data folder.
+    /// Returns the URL of the PostgreSQL database of personal data. `None` means SQLite in the data folder.
     pub(crate) fn records_postgres(&self) -> Option<&str> {
         match self.values.get("records.postgres") {
-            Some((Value::Database(address), _)) => Some(address),
+            Some((SettingValue::Database(address), _)) => Some(address),
             _ => None,
         }
     }
 
-    /// Changes of personal data that are remembered.
+    /// Returns the number of record changes to retain; 0 for all.
     pub(crate) fn records_history(&self) -> u64 {
         self.number("records.history")
     }
 
-    /// Bytes of records that are taken in by one request.
+    /// Returns the maximum bytes of records in one request.
     pub(crate) fn records_max_body_bytes(&self) -> u64 {
         self.number("records.max_body_bytes")
     }
 
-    /// Whether records must be as they are declared.
+    /// Returns true if records must match their schema.
     pub(crate) fn records_strict(&self) -> bool {
         matches!(
             self.values.get("records.strict"),
-            Some((Value::Switch(true), _))
+            Some((SettingValue::Switch(true), _))
         )
     }
 
-    /// Where the HTTP side listens.
-    pub(crate) fn listen(&self) -> SocketAddr {
+    /// Returns the address that the HTTP server listens on.
+    pub(crate) fn listen(&self) -> &ListenAddress {
         match self.values.get("listen") {
-            Some((Value::Address(address), _)) => *address,
+            Some((SettingValue::Address(address), _)) => address,
             other => unreachable!("listen has an address by default, not {other:?}"),
         }
     }
 
-    /// How much a server tells.
+    /// Returns the log level.
     pub(crate) fn log(&self) -> &'static str {
         match self.values.get("log") {
-            Some((Value::Word(word), _)) => word,
+            Some((SettingValue::Word(word), _)) => word,
             other => unreachable!("log has a word by default, not {other:?}"),
         }
     }
 
-    /// Folders that may be opened; any where there are none.
+    /// Returns the folders within which databases may be opened; empty for no restriction.
     pub(crate) fn roots(&self) -> &[PathBuf] {
         match self.values.get("roots") {
-            Some((Value::Folders(roots), _)) => roots,
+            Some((SettingValue::Folders(roots), _)) => roots,
             _ => &[],
         }
     }
 
-    /// How much of a database's answer is sent.
-    pub(crate) fn db_limits(&self) -> Limits {
+    /// Returns the limits of a database reply.
+    pub(crate) fn db_limits(&self) -> ResultLimits {
         let size = |key| usize::try_from(self.number(key)).unwrap_or(usize::MAX);
-        Limits {
+        ResultLimits {
             max_items: size("db.max_items"),
             max_bytes: size("db.max_bytes"),
         }
     }
 
-    /// The databases that are known by name.
-    pub(crate) fn databases(&self) -> Result<Vec<Known>, Fault> {
+    /// Returns the databases that the settings name.
+    pub(crate) fn databases(&self) -> Result<Vec<NamedDatabase>, Fault> {
         let tables = self.values.keys().filter_map(|key| {
             let (name, _) = key.strip_prefix("databases.")?.split_once('.')?;
             Some(name)
@@ -214,34 +219,36 @@ impl Settings {
                 let said = self.values.get(&format!("databases.{name}.{member}"));
                 said.map(|(value, _)| value)
             };
-            let Some(Value::Folder(dir)) = said("dir") else {
-                let why = format!("databases.{name} has no folder");
+            let Some(SettingValue::Folder(dir)) = said("dir") else {
+                let why = format!("databases.{name}.dir is not set");
                 return Err(Fault::new(Code::InvalidSetting, why)
-                    .with_hint(format!("say databases.{name}.dir")));
+                    .with_hint(format!("set databases.{name}.dir")));
             };
-            Ok(Known {
+            Ok(NamedDatabase {
                 name: name.to_owned(),
                 dir: dir.clone(),
-                holds: match said("store") {
-                    Some(Value::Word("kv")) => Holds::Tables,
-                    _ => Holds::Facts,
+                kind: match said("store") {
+                    Some(SettingValue::Word("kv")) => StoreKind::Tables,
+                    _ => StoreKind::Facts,
                 },
                 mode: match said("mode") {
-                    Some(Value::Word("write")) => Access::Write,
+                    Some(SettingValue::Word("write")) => Access::Write,
                     _ => Access::Read,
                 },
-                open_to: match said("open_to") {
-                    Some(Value::Word("anybody")) => OpenTo::Anybody,
-                    Some(Value::Word("tokens")) => OpenTo::Tokens,
-                    _ => OpenTo::Granted,
+                audience: match said("open_to") {
+                    Some(SettingValue::Word("anybody")) => DatabaseAudience::Anonymous,
+                    Some(SettingValue::Word("tokens")) => DatabaseAudience::Tokens,
+                    _ => DatabaseAudience::Granted,
                 },
             })
         });
         known.collect()
     }
 
-    /// The models of embeddings that databases may name, and what each wants to read before a text.
-    pub(crate) fn embeddings(&self) -> Result<BTreeMap<String, (Source, Prefixes)>, Fault> {
+    /// Returns the embedding models that databases may name, with the prefixes that each expects before a text.
+    pub(crate) fn embeddings(
+        &self,
+    ) -> Result<BTreeMap<String, (EmbeddingSource, Prefixes)>, Fault> {
         let tables = self.values.keys().filter_map(|key| {
             let (name, _) = key.strip_prefix("embeddings.")?.split_once('.')?;
             Some(name)
@@ -253,11 +260,11 @@ impl Settings {
                 said.map(|(value, _)| value)
             };
             let text = |member: &str| match said(member) {
-                Some(Value::Text(text)) => Some(text.clone()),
+                Some(SettingValue::Text(text)) => Some(text.clone()),
                 _ => None,
             };
             let number = |member: &str| match said(member) {
-                Some(Value::Number(number)) => Some(*number),
+                Some(SettingValue::Number(number)) => Some(*number),
                 _ => None,
             };
             let wrong = |why: &str| {
@@ -265,28 +272,28 @@ impl Settings {
                 Fault::new(Code::InvalidSetting, why)
             };
             let key = match (text("key_env"), said("key_file")) {
-                (None, None) => Key::None,
-                (Some(name), None) => Key::Variable(name),
-                (None, Some(Value::File(path))) => Key::File(path.clone()),
-                _ => return Err(wrong("has its key in two places")),
+                (None, None) => EndpointKey::None,
+                (Some(name), None) => EndpointKey::Variable(name),
+                (None, Some(SettingValue::File(path))) => EndpointKey::File(path.clone()),
+                _ => return Err(wrong("has both key_env and key_file; set one of them")),
             };
             let source = match (said("dir"), said("url"), text("model")) {
-                (Some(Value::Folder(dir)), None, _) => Source::Folder(dir.clone()),
-                (None, Some(Value::Url(url)), Some(model)) => Source::Endpoint(Said {
-                    url: url.clone(),
-                    model,
-                    key,
-                    dimensions: number("dimensions")
-                        .and_then(|number| usize::try_from(number).ok()),
-                    patience: Duration::from_secs(number("timeout_s").unwrap_or(60)),
-                }),
+                (Some(SettingValue::Folder(dir)), None, _) => EmbeddingSource::Folder(dir.clone()),
+                (None, Some(SettingValue::Url(url)), Some(model)) => {
+                    EmbeddingSource::Endpoint(EndpointConfig {
+                        url: url.clone(),
+                        model,
+                        key,
+                        dimensions: number("dimensions")
+                            .and_then(|number| usize::try_from(number).ok()),
+                        timeout: Duration::from_secs(number("timeout_s").unwrap_or(60)),
+                    })
+                }
                 (None, Some(_), _) => {
-                    return Err(wrong("has an endpoint that is asked for no model"));
+                    return Err(wrong("has a url and no model; set model"));
                 }
                 _ => {
-                    return Err(wrong(
-                        "is a folder or an endpoint: say dir or url, one of them",
-                    ));
+                    return Err(wrong("must have exactly one of dir and url"));
                 }
             };
             let prefixes = Prefixes {
@@ -298,22 +305,22 @@ impl Settings {
         known.collect()
     }
 
-    /// Whether a value comes from a project's file that nobody approved.
-    pub(crate) fn is_strangers(&self, origin: &Origin) -> bool {
-        let of_project = |project: &Project| matches!(origin, Origin::File { path, .. } if *path == project.path);
+    /// Returns true if a value comes from an unapproved project file.
+    pub(crate) fn is_from_unapproved_project(&self, origin: &Origin) -> bool {
+        let of_project = |project: &ProjectFile| matches!(origin, Origin::File { path, .. } if *path == project.path);
         !self.approved && self.project.as_ref().is_some_and(of_project)
     }
 
     pub(crate) fn word(&self, key: &str) -> &'static str {
         match self.values.get(key) {
-            Some((Value::Word(word), _)) => word,
+            Some((SettingValue::Word(word), _)) => word,
             other => unreachable!("{key} has a word by default, not {other:?}"),
         }
     }
 
     pub(crate) fn number(&self, key: &str) -> u64 {
         match self.values.get(key) {
-            Some((Value::Number(number), _)) => *number,
+            Some((SettingValue::Number(number), _)) => *number,
             other => unreachable!("{key} has a number by default, not {other:?}"),
         }
     }

@@ -1,398 +1,396 @@
-//! Every setting, once: its name, what it takes, and what a stranger's file may do with it.
+//! The table of all settings: key, kind of value, default, and what an unapproved project file may do with it.
 
 use rung_fault::{Code, Detail, Fault, nearest};
 use rung_ladder::limits;
 
-use super::value::{Kind, Value};
+use super::value::{SettingKind, SettingValue};
 
-/// What a setting could do in the wrong hands.
+/// What an unapproved project file may do with a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Power {
-    /// It names something new, and reaches nothing by itself.
-    Names,
-    /// A lower value is narrower.
-    Limits,
-    /// `true` is narrower.
-    Narrows,
-    /// It runs a command, opens a folder, listens or throws away: the user's word is needed.
-    Reaches,
+pub(crate) enum ProjectPermission {
+    /// Add it under a new name, which accesses nothing on its own.
+    MayAdd,
+    /// Lower it, which narrows access.
+    MayLower,
+    /// Set it to `true`, which narrows access.
+    MayEnable,
+    /// Nothing: the setting runs a command, opens a folder, listens or deletes, and needs the user's approval.
+    Denied,
 }
 
-impl Power {
-    /// Whether a file that nobody approved may say this beside the user's own word.
-    pub(crate) fn harmless(self, value: &Value, own_word: Option<&Value>) -> bool {
+impl ProjectPermission {
+    /// Returns true if an unapproved file may set this value, given the user's own value.
+    pub(crate) fn allows(self, value: &SettingValue, own_word: Option<&SettingValue>) -> bool {
         match self {
-            Self::Names => own_word.is_none(),
-            Self::Limits => match (value, own_word) {
-                (Value::Number(new), Some(Value::Number(old))) => new <= old,
+            Self::MayAdd => own_word.is_none(),
+            Self::MayLower => match (value, own_word) {
+                (SettingValue::Number(new), Some(SettingValue::Number(old))) => new <= old,
                 _ => false,
             },
-            Self::Narrows => *value == Value::Switch(true),
-            Self::Reaches => false,
+            Self::MayEnable => *value == SettingValue::Switch(true),
+            Self::Denied => false,
         }
     }
 
-    /// The rule in words, for the reference.
+    /// Returns the rule in words, for the reference.
     pub(crate) fn rule(self) -> &'static str {
         match self {
-            Self::Names => "may name a new one",
-            Self::Limits => "may lower it",
-            Self::Narrows => "may switch it on",
-            Self::Reaches => "no",
+            Self::MayAdd => "may name a new one",
+            Self::MayLower => "may lower it",
+            Self::MayEnable => "may enable it",
+            Self::Denied => "no",
         }
     }
 }
 
-/// One setting.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// Its name in files and for `--set`; `*` stands for a name of the user's.
+    /// Name in files and for `--set`; `*` stands for a name that the user chooses.
     pub(crate) key: &'static str,
-    /// Its variable.
+    /// Environment variable.
     pub(crate) env: Option<&'static str>,
-    pub(crate) kind: Kind,
-    /// Its default, as it would be written.
+    pub(crate) kind: SettingKind,
+    /// Default, as text.
     pub(crate) default: Option<&'static str>,
-    pub(crate) power: Power,
-    /// What it is for.
+    pub(crate) project_permission: ProjectPermission,
+    /// Description in the reference.
     pub(crate) help: &'static str,
 }
 
-/// The table.
 pub(crate) const SETTINGS: &[Setting] = &[
     Setting {
         key: "databases.*.dir",
         env: None,
-        kind: Kind::Folder,
+        kind: SettingKind::Folder,
         default: None,
-        power: Power::Reaches,
+        project_permission: ProjectPermission::Denied,
         help: "The folder of the database that agents open by this name.",
     },
     Setting {
         key: "databases.*.mode",
         env: None,
-        kind: Kind::OneOf(&["read", "write"]),
+        kind: SettingKind::OneOf(&["read", "write"]),
         default: None,
-        power: Power::Reaches,
-        help: "Whether it may be changed. `read` unless said.",
+        project_permission: ProjectPermission::Denied,
+        help: "Access of clients: `read` or `write`. The default is `read`.",
     },
     Setting {
         key: "databases.*.open_to",
         env: None,
-        kind: Kind::OneOf(&["granted", "tokens", "anybody"]),
+        kind: SettingKind::OneOf(&["granted", "tokens", "anybody"]),
         default: None,
-        power: Power::Reaches,
-        help: "Who opens it over HTTP: tokens whose grant names it, unless said; or also every token that has no grant; or anybody who is let in.",
+        project_permission: ProjectPermission::Denied,
+        help: "Clients that may open it over HTTP: `granted` for tokens whose grant names it (the default), `tokens` also for every token without a grant, `anybody` for every admitted client.",
     },
     Setting {
         key: "databases.*.store",
         env: None,
-        kind: Kind::OneOf(&["datalog", "kv"]),
+        kind: SettingKind::OneOf(&["datalog", "kv"]),
         default: None,
-        power: Power::Reaches,
-        help: "What is in the folder: facts, unless said, or tables of keys and values.",
+        project_permission: ProjectPermission::Denied,
+        help: "Content of the folder: `datalog` for facts (the default), or `kv` for tables of keys and values.",
     },
     Setting {
         key: "db.max_bytes",
         env: Some("RUNG_DB_MAX_BYTES"),
-        kind: Kind::Number {
+        kind: SettingKind::Number {
             min: 4_000,
             max: 1 << 30,
         },
         default: Some("524288"),
-        power: Power::Limits,
-        help: "Bytes of a database's answer; what is larger is cut and kept. `reply.max_bytes` holds as well.",
+        project_permission: ProjectPermission::MayLower,
+        help: "Maximum bytes of a database reply; a larger one is cut and stored whole. `reply.max_bytes` applies too.",
     },
     Setting {
         key: "db.max_items",
         env: Some("RUNG_DB_MAX_ITEMS"),
-        kind: Kind::Number {
+        kind: SettingKind::Number {
             min: 1,
             max: 1 << 20,
         },
         default: Some("200"),
-        power: Power::Limits,
-        help: "Items of a database's answer; where there are more, all of them are kept.",
+        project_permission: ProjectPermission::MayLower,
+        help: "Maximum items of a database reply; a longer one is cut and stored whole.",
     },
     Setting {
         key: "embeddings.*.dimensions",
         env: None,
-        kind: Kind::Number {
+        kind: SettingKind::Number {
             min: 1,
             max: 65_536,
         },
         default: None,
-        power: Power::Reaches,
-        help: "Numbers of the endpoint's vectors. It is asked, unless said.",
+        project_permission: ProjectPermission::Denied,
+        help: "Dimensions of the endpoint's vectors. By default the endpoint is asked.",
     },
     Setting {
         key: "embeddings.*.dir",
         env: None,
-        kind: Kind::Folder,
+        kind: SettingKind::Folder,
         default: None,
-        power: Power::Reaches,
-        help: "The folder of a model that databases name: `tokenizer.json` and `model.safetensors`, and `config.json` where it is a BERT.",
+        project_permission: ProjectPermission::Denied,
+        help: "The folder of a model that databases name, with `tokenizer.json` and `model.safetensors`, and `config.json` for a BERT model.",
     },
     Setting {
         key: "embeddings.*.document_prefix",
         env: None,
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: None,
-        power: Power::Reaches,
-        help: "What the model wants to read before a text that is to be found.",
+        project_permission: ProjectPermission::Denied,
+        help: "Prefix that the model expects before a document.",
     },
     Setting {
         key: "embeddings.*.key_env",
         env: None,
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: None,
-        power: Power::Reaches,
-        help: "The variable that holds the endpoint's key.",
+        project_permission: ProjectPermission::Denied,
+        help: "The environment variable that holds the endpoint's key.",
     },
     Setting {
         key: "embeddings.*.key_file",
         env: None,
-        kind: Kind::File,
+        kind: SettingKind::File,
         default: None,
-        power: Power::Reaches,
+        project_permission: ProjectPermission::Denied,
         help: "The file whose first line is the endpoint's key.",
     },
     Setting {
         key: "embeddings.*.model",
         env: None,
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: None,
-        power: Power::Reaches,
-        help: "The model that the endpoint is asked for.",
+        project_permission: ProjectPermission::Denied,
+        help: "The model to request from the endpoint.",
     },
     Setting {
         key: "embeddings.*.query_prefix",
         env: None,
-        kind: Kind::Text,
+        kind: SettingKind::Text,
         default: None,
-        power: Power::Reaches,
-        help: "What the model wants to read before a text that finds others.",
+        project_permission: ProjectPermission::Denied,
+        help: "Prefix that the model expects before a query.",
     },
     Setting {
         key: "embeddings.*.timeout_s",
         env: None,
-        kind: Kind::Number { min: 1, max: 3_600 },
+        kind: SettingKind::Number { min: 1, max: 3_600 },
         default: None,
-        power: Power::Reaches,
-        help: "Seconds for which the endpoint is asked for up to 64 texts, also again. 60 unless said.",
+        project_permission: ProjectPermission::Denied,
+        help: "Timeout, in seconds, of embedding up to 64 texts at the endpoint, with retries. The default is 60.",
     },
     Setting {
         key: "embeddings.*.url",
         env: None,
-        kind: Kind::Url,
+        kind: SettingKind::Url,
         default: None,
-        power: Power::Reaches,
-        help: "The endpoint of a model that databases name: texts are sent to `/embeddings` below it.",
+        project_permission: ProjectPermission::Denied,
+        help: "The endpoint of a model that databases name. Texts are sent to `/embeddings` below this URL.",
     },
     Setting {
         key: "gateway.idle_s",
         env: Some("RUNG_GATEWAY_IDLE_S"),
-        kind: Kind::Number {
+        kind: SettingKind::Number {
             min: 1,
             max: 365 * 24 * 60 * 60,
         },
         default: Some("600"),
-        power: Power::Limits,
-        help: "Seconds for which another server that nobody uses is kept running.",
+        project_permission: ProjectPermission::MayLower,
+        help: "Seconds for which an unused downstream server keeps running.",
     },
     Setting {
         key: "gateway.open_to",
         env: Some("RUNG_GATEWAY_OPEN_TO"),
-        kind: Kind::OneOf(&["granted", "tokens", "anybody"]),
+        kind: SettingKind::OneOf(&["granted", "tokens", "anybody"]),
         default: Some("tokens"),
-        power: Power::Reaches,
-        help: "Who reaches other servers over HTTP: tokens whose grant names them; also every token that may change something and has no grant; or anybody who is let in.",
+        project_permission: ProjectPermission::Denied,
+        help: "Clients that may reach downstream servers over HTTP: `granted` for tokens whose grant names them, `tokens` also for every token with write access and without a grant, `anybody` for every admitted client.",
     },
     Setting {
         key: "gateway.registry",
         env: Some("RUNG_GATEWAY_REGISTRY"),
-        kind: Kind::Url,
+        kind: SettingKind::Url,
         default: None,
-        power: Power::Reaches,
-        help: "The address of a registry of MCP servers, such as `https://registry.modelcontextprotocol.io`. Its list is fetched once a day and searched here, where no tool of yours will do; none is asked unless said.",
+        project_permission: ProjectPermission::Denied,
+        help: "The URL of a registry of MCP servers, such as `https://registry.modelcontextprotocol.io`. Its list is downloaded once a day and searched locally if no configured tool matches. By default no registry is used.",
     },
     Setting {
         key: "gateway.start_s",
         env: Some("RUNG_GATEWAY_START_S"),
-        kind: Kind::Number { min: 1, max: 3_600 },
+        kind: SettingKind::Number { min: 1, max: 3_600 },
         default: Some("60"),
-        power: Power::Limits,
-        help: "Seconds that a downstream server may take to start, and then to list what it has.",
+        project_permission: ProjectPermission::MayLower,
+        help: "Seconds that a downstream server may take to start, and then to list its tools, resources and prompts.",
     },
     Setting {
         key: "home",
         env: Some("RUNG_HOME"),
-        kind: Kind::Folder,
+        kind: SettingKind::Folder,
         default: None,
-        power: Power::Reaches,
+        project_permission: ProjectPermission::Denied,
         help: "The data folder. By default `rung` in the platform's data directory.",
     },
     Setting {
         key: "listen",
         env: Some("RUNG_LISTEN"),
-        kind: Kind::Address,
+        kind: SettingKind::Address,
         default: Some("127.0.0.1:7663"),
-        power: Power::Reaches,
-        help: "Where the HTTP side listens.",
+        project_permission: ProjectPermission::Denied,
+        help: "Host and port that the HTTP server listens on.",
     },
     Setting {
         key: "log",
         env: Some("RUNG_LOG"),
-        kind: Kind::OneOf(&["off", "error", "warn", "info", "debug", "trace"]),
+        kind: SettingKind::OneOf(&["off", "error", "warn", "info", "debug", "trace"]),
         default: Some("warn"),
-        power: Power::Reaches,
-        help: "How much a server tells on stderr. What callers send and get is never told.",
+        project_permission: ProjectPermission::Denied,
+        help: "Log level on standard error. Requests and replies of clients are never logged.",
     },
     Setting {
         key: "records.history",
         env: Some("RUNG_RECORDS_HISTORY"),
-        kind: Kind::Number {
+        kind: SettingKind::Number {
             min: 0,
             max: 1 << 40,
         },
         default: Some("0"),
-        // Lowering it throws away what is remembered already.
-        power: Power::Reaches,
-        help: "Changes of personal data that are remembered for whoever reads on from an earlier one. 0 for all.",
+        // A lower value would delete retained changes.
+        project_permission: ProjectPermission::Denied,
+        help: "Number of changes of personal data that are retained for clients that read changes since a cursor. 0 retains all.",
     },
     Setting {
         key: "records.max_body_bytes",
         env: Some("RUNG_RECORDS_MAX_BODY_BYTES"),
-        kind: Kind::Number {
+        kind: SettingKind::Number {
             min: 1 << 10,
             max: 1 << 40,
         },
         default: Some("52428800"),
-        power: Power::Limits,
-        help: "Bytes of records, or of one blob, that are taken in by one request.",
+        project_permission: ProjectPermission::MayLower,
+        help: "Maximum bytes of records, or of one blob, in one request.",
     },
     Setting {
         key: "records.postgres",
         env: Some("RUNG_RECORDS_POSTGRES"),
-        kind: Kind::Database,
+        kind: SettingKind::Database,
         default: None,
-        power: Power::Reaches,
-        help: "The PostgreSQL database that personal data is kept in. By default it is kept in the data folder.",
+        project_permission: ProjectPermission::Denied,
+        help: "The PostgreSQL database that stores personal data. By default the data folder stores it.",
     },
     Setting {
         key: "records.strict",
         env: Some("RUNG_RECORDS_STRICT"),
-        kind: Kind::Switch,
+        kind: SettingKind::Switch,
         default: Some("false"),
-        power: Power::Narrows,
-        help: "Takes only records that are as their schema says, and lets streams that only grow only grow.",
+        project_permission: ProjectPermission::MayEnable,
+        help: "Accept only records that match their schema, and reject changes of records in append-only streams.",
     },
     Setting {
         key: "reply.max_bytes",
         env: Some("RUNG_REPLY_MAX_BYTES"),
-        kind: Kind::Number {
-            // Less does not hold a window with all that is said about it.
+        kind: SettingKind::Number {
+            // Fewer bytes cannot hold a window with its metadata.
             min: 4_000,
             max: 1 << 30,
         },
         default: Some(REPLY_BYTES_TEXT),
-        power: Power::Limits,
-        help: "Bytes of a reply; what is larger is cut and kept.",
+        project_permission: ProjectPermission::MayLower,
+        help: "Maximum bytes of a reply; a larger one is cut and stored whole.",
     },
     Setting {
         key: "results.max_bytes",
         env: Some("RUNG_RESULTS_MAX_BYTES"),
-        kind: Kind::Number {
+        kind: SettingKind::Number {
             min: 1 << 20,
             max: 1 << 40,
         },
         default: Some("1073741824"),
-        // Lowering it would throw away results that are already kept.
-        power: Power::Reaches,
-        help: "Bytes of results kept for one caller; the oldest make room.",
+        // A lower value would delete stored results.
+        project_permission: ProjectPermission::Denied,
+        help: "Maximum bytes of stored results for one caller; the oldest are deleted first.",
     },
     Setting {
         key: "results.ttl_s",
         env: Some("RUNG_RESULTS_TTL_S"),
-        kind: Kind::Number {
+        kind: SettingKind::Number {
             min: 1,
             max: 365 * 24 * 60 * 60,
         },
         default: Some("86400"),
-        power: Power::Limits,
-        help: "Seconds for which a result is kept.",
+        project_permission: ProjectPermission::MayLower,
+        help: "Seconds for which a result is stored.",
     },
     Setting {
         key: "roots",
         env: Some("RUNG_ROOTS"),
-        kind: Kind::Folders,
+        kind: SettingKind::Folders,
         default: None,
-        power: Power::Reaches,
-        help: "Folders within which databases may be opened; anywhere where there are none.",
+        project_permission: ProjectPermission::Denied,
+        help: "Folders within which databases may be opened. Without any, databases may be opened anywhere.",
     },
     Setting {
         key: "sources.*.command",
         env: None,
-        kind: Kind::Command,
+        kind: SettingKind::Command,
         default: None,
-        power: Power::Reaches,
+        project_permission: ProjectPermission::Denied,
         help: "The command that serves the source, as a list of words.",
     },
     Setting {
         key: "sources.*.dir",
         env: None,
-        kind: Kind::Folder,
+        kind: SettingKind::Folder,
         default: None,
-        power: Power::Reaches,
+        project_permission: ProjectPermission::Denied,
         help: "The folder that holds the source.",
     },
     Setting {
         key: "sources.*.off",
         env: None,
-        kind: Kind::Switch,
+        kind: SettingKind::Switch,
         default: None,
-        power: Power::Narrows,
+        project_permission: ProjectPermission::MayEnable,
         help: "Hides the source.",
     },
     Setting {
         key: "sources.*.url",
         env: None,
-        kind: Kind::Url,
+        kind: SettingKind::Url,
         default: None,
-        power: Power::Names,
+        project_permission: ProjectPermission::MayAdd,
         help: "The address that serves the source.",
     },
 ];
 
-/// The ladder owns the number; the table needs its digits.
+/// `limits::REPLY_BYTES` as text.
 const REPLY_BYTES_TEXT: &str = "50000";
 const _: () = assert!(limits::REPLY_BYTES == 50_000);
 
 impl Setting {
-    /// Whether `key` is a name of this setting.
-    fn names(&self, key: &str) -> bool {
+    /// Returns true if `key` is a key of this setting.
+    fn matches_key(&self, key: &str) -> bool {
         let (mut own, mut given) = (self.key.split('.'), key.split('.'));
         loop {
             match (own.next(), given.next()) {
                 (None, None) => return true,
-                (Some(own), Some(given)) if matches(own, given) => {}
+                (Some(own), Some(given)) if matches_part(own, given) => {}
                 _ => return false,
             }
         }
     }
 
-    /// Whether a table named `prefix` can hold it.
-    fn lies_in(&self, prefix: &str) -> bool {
+    /// Returns true if a TOML table named `prefix` can hold this setting.
+    fn fits_table(&self, prefix: &str) -> bool {
         let mut own = self.key.split('.');
         prefix
             .split('.')
-            .all(|given| own.next().is_some_and(|own| matches(own, given)))
+            .all(|given| own.next().is_some_and(|own| matches_part(own, given)))
             && own.next().is_some()
     }
 }
 
-/// `*` stands for a name of the user's choice: letters, digits, `_` and `-`, so that it prints as it is.
-fn matches(own: &str, given: &str) -> bool {
+/// Returns true if one part of a key matches; `*` matches a name of 1 to 64 letters, digits, `_` and `-`.
+fn matches_part(own: &str, given: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     match own {
         "*" => (1..=64).contains(&given.len()) && given.bytes().all(plain),
@@ -400,28 +398,28 @@ fn matches(own: &str, given: &str) -> bool {
     }
 }
 
-/// The setting that `key` names.
+/// Returns the setting with this key.
 pub(crate) fn find(key: &str) -> Result<&'static Setting, Fault> {
-    let found = SETTINGS.iter().find(|setting| setting.names(key));
-    found.ok_or_else(|| unknown("setting", key, SETTINGS.iter().map(|setting| setting.key)))
+    let found = SETTINGS.iter().find(|setting| setting.matches_key(key));
+    found.ok_or_else(|| unknown_fault("setting", key, SETTINGS.iter().map(|setting| setting.key)))
 }
 
-/// Refuses a table that can hold no setting.
+/// Rejects a TOML table that can hold no setting.
 pub(crate) fn check_table(prefix: &str) -> Result<(), Fault> {
-    if SETTINGS.iter().any(|setting| setting.lies_in(prefix)) {
+    if SETTINGS.iter().any(|setting| setting.fits_table(prefix)) {
         return Ok(());
     }
     let known = SETTINGS.iter().map(|setting| setting.key);
-    Err(unknown("setting", prefix, known))
+    Err(unknown_fault("setting", prefix, known))
 }
 
-/// The setting whose variable is `name`.
+/// Returns the setting with this environment variable.
 pub(crate) fn find_env(name: &str) -> Result<&'static Setting, Fault> {
     let found = SETTINGS.iter().find(|setting| setting.env == Some(name));
-    found.ok_or_else(|| unknown("variable", name, SETTINGS.iter().filter_map(|s| s.env)))
+    found.ok_or_else(|| unknown_fault("variable", name, SETTINGS.iter().filter_map(|s| s.env)))
 }
 
-fn unknown(what: &str, given: &str, known: impl Iterator<Item = &'static str>) -> Fault {
+fn unknown_fault(what: &str, given: &str, known: impl Iterator<Item = &'static str>) -> Fault {
     let known: Vec<&str> = known.collect();
     let message = format!("no {what} is named `{}`", given.escape_debug());
     let fault = Fault::new(Code::UnknownSetting, message);
@@ -429,6 +427,6 @@ fn unknown(what: &str, given: &str, known: impl Iterator<Item = &'static str>) -
         Some(nearest) => fault
             .with_hint(format!("did you mean `{nearest}`?"))
             .with(Detail::Nearest, nearest),
-        None => fault.with_hint(format!("there are {}", known.join(", "))),
+        None => fault.with_hint(format!("choose one of: {}", known.join(", "))),
     }
 }

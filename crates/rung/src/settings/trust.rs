@@ -1,4 +1,4 @@
-//! The project file, and whether the user has approved it.
+//! The project file and its approval by the user.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,35 +8,37 @@ use std::path::{Path, PathBuf};
 use rung_fault::{Code, Fault};
 use sha2::{Digest as _, Sha256};
 
-use super::layers::{Given, read_if_there};
+use super::layers::{SettingsInput, read_optional};
 
-/// A project file as it was read.
+/// A project file, as read.
 #[derive(Debug)]
-pub(crate) struct Project {
+pub(crate) struct ProjectFile {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
 
-impl Project {
-    /// The digest that an approval names: of the exact bytes.
+impl ProjectFile {
+    /// Returns the digest of the exact bytes, which an approval names.
     pub(crate) fn digest(&self) -> String {
         let digest = Sha256::digest(self.text.as_bytes());
         format!("sha256:{}", data_encoding::HEXLOWER.encode(&digest))
     }
 }
 
-/// The nearest `rung.toml` at or above the current folder, never above the user's own folder; and those that
-/// were passed over on the way.
+/// Finds the nearest `rung.toml` at or above the working folder, but not above the home folder. Also returns the files that
+/// were ignored on the way.
 ///
-/// Elsewhere on the disk the search goes up to the root. A file that belongs to somebody else is passed
-/// over: on a shared machine anybody can put one into a folder above ours.
-pub(super) fn find_project(given: &Given) -> Result<(Option<Project>, Vec<PathBuf>), Fault> {
+/// Outside the home folder the search goes up to the root. A file of another user is ignored: on a shared machine anyone can
+/// create one in a parent folder.
+pub(super) fn find_project(
+    given: &SettingsInput,
+) -> Result<(Option<ProjectFile>, Vec<PathBuf>), Fault> {
     let mut passed_over = Vec::new();
-    for folder in given.folder.ancestors() {
+    for folder in given.working_folder.ancestors() {
         let path = folder.join("rung.toml");
         if is_ours(&path) {
-            if let Some(text) = read_if_there(&path)? {
-                return Ok((Some(Project { path, text }), passed_over));
+            if let Some(text) = read_optional(&path)? {
+                return Ok((Some(ProjectFile { path, text }), passed_over));
             }
         } else if fs::symlink_metadata(&path).is_ok() {
             passed_over.push(path);
@@ -52,7 +54,7 @@ pub(super) fn find_project(given: &Given) -> Result<(Option<Project>, Vec<PathBu
 fn is_ours(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let user = rustix::process::geteuid().as_raw();
-    // Of the link, where it is one: whoever made it chose what it leads to.
+    // Check the owner of a symbolic link itself, who chose its target.
     fs::symlink_metadata(path).is_ok_and(|file| file.uid() == user)
 }
 
@@ -61,16 +63,16 @@ fn is_ours(path: &Path) -> bool {
     path.exists()
 }
 
-/// The approvals of this user: which file, with which bytes.
+/// Approvals of this user: digests by file path.
 #[derive(Debug)]
-pub(crate) struct Trust {
+pub(crate) struct ProjectApprovals {
     path: PathBuf,
     approved: BTreeMap<String, String>,
 }
 
-impl Trust {
-    /// Reads them.
-    pub(crate) fn of(given: &Given) -> Result<Self, Fault> {
+impl ProjectApprovals {
+    /// Reads the approvals.
+    pub(crate) fn load(given: &SettingsInput) -> Result<Self, Fault> {
         let unknown = || {
             Fault::new(
                 Code::InvalidSetting,
@@ -82,7 +84,7 @@ impl Trust {
             .user_file()
             .ok_or_else(unknown)?
             .with_file_name("trust.toml");
-        let approved = match read_if_there(&path)? {
+        let approved = match read_optional(&path)? {
             None => BTreeMap::new(),
             Some(text) => toml::from_str(&text).map_err(|error| {
                 Fault::new(
@@ -95,17 +97,22 @@ impl Trust {
         Ok(Self { path, approved })
     }
 
-    /// Whether the user approved this file as it is now.
-    pub(crate) fn approves(&self, project: &Project) -> bool {
-        self.approved.get(&name(project)) == Some(&project.digest())
+    /// Returns true if the user approved this file with its current bytes.
+    pub(crate) fn is_approved(&self, project: &ProjectFile) -> bool {
+        self.approved.get(&approval_key(project)) == Some(&project.digest())
     }
 
-    /// Approves it, or takes the approval back.
-    pub(crate) fn set(&mut self, project: &Project, approve: bool) -> Result<(), Fault> {
+    /// Approves a project file, or revokes the approval.
+    pub(crate) fn set_approved(
+        &mut self,
+        project: &ProjectFile,
+        approve: bool,
+    ) -> Result<(), Fault> {
         if approve {
-            self.approved.insert(name(project), project.digest());
+            self.approved
+                .insert(approval_key(project), project.digest());
         } else {
-            self.approved.remove(&name(project));
+            self.approved.remove(&approval_key(project));
         }
         self.save().map_err(|error| {
             Fault::new(
@@ -115,7 +122,7 @@ impl Trust {
         })
     }
 
-    /// Written aside and renamed: a crash leaves the old approvals or the new ones.
+    /// Writes a temporary file and renames it: a crash leaves either the old or the new approvals.
     fn save(&self) -> std::io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new(""));
         fs::create_dir_all(folder)?;
@@ -128,8 +135,8 @@ impl Trust {
     }
 }
 
-/// A project is known by the place where its file is found: a link to an approved file elsewhere would give its
-/// relative folders another meaning.
-fn name(project: &Project) -> String {
+/// Returns the key of a project: the path where its file was found, since a link to an approved file would change the meaning
+/// of relative folders.
+fn approval_key(project: &ProjectFile) -> String {
     project.path.to_string_lossy().into_owned()
 }

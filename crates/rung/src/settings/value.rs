@@ -1,14 +1,15 @@
-//! What a setting can hold.
+//! Values of settings.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-/// The kind of value a setting takes.
+use crate::listen_address::{self, ListenAddress};
+
+/// Kind of value that a setting takes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum SettingKind {
     Address,
     Command,
     Database,
@@ -22,12 +23,11 @@ pub(crate) enum Kind {
     Url,
 }
 
-/// A value of one of the kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Value {
-    Address(SocketAddr),
+pub(crate) enum SettingValue {
+    Address(ListenAddress),
     Command(Vec<String>),
-    /// Its address may hold a password, and is not shown.
+    /// URL of a database; never displayed, since it can contain a password.
     Database(String),
     File(PathBuf),
     Folder(PathBuf),
@@ -39,16 +39,16 @@ pub(crate) enum Value {
     Word(&'static str),
 }
 
-/// What folders are relative to.
+/// Base of relative paths.
 #[derive(Clone, Copy)]
-pub(crate) struct Base<'p> {
+pub(crate) struct PathBase<'p> {
     pub(crate) folder: &'p Path,
-    /// What `~` stands for.
+    /// Expansion of `~`.
     pub(crate) user_home: Option<&'p Path>,
 }
 
-/// What a file, a variable or a flag says, before it is understood.
-pub(crate) enum Raw {
+/// A value of a file, a variable or a flag, before it is checked against a kind.
+pub(crate) enum UnparsedValue {
     Text(String),
     Number(i64),
     Switch(bool),
@@ -56,81 +56,99 @@ pub(crate) enum Raw {
     Other,
 }
 
-impl Kind {
-    /// Reads a value. The error says what is expected.
-    pub(crate) fn read(self, raw: Raw, base: Base<'_>) -> Result<Value, String> {
+impl SettingKind {
+    /// Parses a value. The error names what is expected.
+    pub(crate) fn parse(
+        self,
+        raw: UnparsedValue,
+        base: PathBase<'_>,
+    ) -> Result<SettingValue, String> {
         let folder = |text: &str| match (text.strip_prefix("~/"), base.user_home) {
             (Some(rest), Some(home)) => home.join(rest),
             _ => base.folder.join(text),
         };
         match (self, raw) {
-            (Self::Address, Raw::Text(text)) => {
-                let address = text.parse().map(Value::Address);
-                address.map_err(|_| "an address and a port, as 127.0.0.1:7663".to_owned())
+            (Self::Address, UnparsedValue::Text(text)) => {
+                let address = text.parse().map(SettingValue::Address);
+                address.map_err(|_| listen_address::EXPECTED.to_owned())
             }
-            (Self::Command, Raw::List(words)) if !words.is_empty() => Ok(Value::Command(words)),
+            (Self::Command, UnparsedValue::List(words)) if !words.is_empty() => {
+                Ok(SettingValue::Command(words))
+            }
             (Self::Command, _) => {
-                Err("a list of words, as [\"npx\", \"-y\", \"a-server\"]".to_owned())
+                Err("a list of words, such as [\"npx\", \"-y\", \"a-server\"]".to_owned())
             }
-            (Self::Database, Raw::Text(text)) if !text.is_empty() => Ok(Value::Database(text)),
-            (Self::Database, _) => Err("an address, as postgres://user@host/name".to_owned()),
-            (Self::File, Raw::Text(text)) if !text.is_empty() => Ok(Value::File(folder(&text))),
+            (Self::Database, UnparsedValue::Text(text)) if !text.is_empty() => {
+                Ok(SettingValue::Database(text))
+            }
+            (Self::Database, _) => {
+                Err("a PostgreSQL URL, such as postgres://user@host/name".to_owned())
+            }
+            (Self::File, UnparsedValue::Text(text)) if !text.is_empty() => {
+                Ok(SettingValue::File(folder(&text)))
+            }
             (Self::File, _) => Err("a file".to_owned()),
-            (Self::Folder, Raw::Text(text)) if !text.is_empty() => Ok(Value::Folder(folder(&text))),
+            (Self::Folder, UnparsedValue::Text(text)) if !text.is_empty() => {
+                Ok(SettingValue::Folder(folder(&text)))
+            }
             (Self::Folder, _) => Err("a folder".to_owned()),
-            (Self::Folders, Raw::List(list)) => Ok(Value::Folders(
+            (Self::Folders, UnparsedValue::List(list)) => Ok(SettingValue::Folders(
                 list.iter().map(|text| folder(text)).collect(),
             )),
             (Self::Folders, _) => Err("a list of folders".to_owned()),
             (Self::Number { min, max }, raw) => {
                 let number = match raw {
-                    Raw::Number(number) => u64::try_from(number).ok(),
-                    Raw::Text(text) => text.parse().ok(),
+                    UnparsedValue::Number(number) => u64::try_from(number).ok(),
+                    UnparsedValue::Text(text) => text.parse().ok(),
                     _ => None,
                 };
                 let number = number.filter(|number| (min..=max).contains(number));
                 number
-                    .map(Value::Number)
+                    .map(SettingValue::Number)
                     .ok_or_else(|| format!("a whole number from {min} to {max}"))
             }
             (Self::OneOf(words), raw) => {
                 let given = match &raw {
-                    Raw::Text(text) => text.as_str(),
+                    UnparsedValue::Text(text) => text.as_str(),
                     _ => "",
                 };
                 let word = words.iter().find(|word| **word == given);
-                word.map(|word| Value::Word(word))
+                word.map(|word| SettingValue::Word(word))
                     .ok_or_else(|| format!("one of {}", words.join(", ")))
             }
-            (Self::Switch, Raw::Switch(switch)) => Ok(Value::Switch(switch)),
+            (Self::Switch, UnparsedValue::Switch(switch)) => Ok(SettingValue::Switch(switch)),
             (Self::Switch, _) => Err("true or false".to_owned()),
-            (Self::Text, Raw::Text(text)) if !text.is_empty() => Ok(Value::Text(text)),
+            (Self::Text, UnparsedValue::Text(text)) if !text.is_empty() => {
+                Ok(SettingValue::Text(text))
+            }
             (Self::Text, _) => Err("a text".to_owned()),
-            (Self::Url, Raw::Text(text))
+            (Self::Url, UnparsedValue::Text(text))
                 if text.starts_with("http://") || text.starts_with("https://") =>
             {
-                Ok(Value::Url(text))
+                Ok(SettingValue::Url(text))
             }
-            (Self::Url, _) => Err("an address that begins with http:// or https://".to_owned()),
-            (Self::Address, _) => Err("an address and a port".to_owned()),
+            (Self::Url, _) => Err("a URL that begins with http:// or https://".to_owned()),
+            (Self::Address, _) => Err(listen_address::EXPECTED.to_owned()),
         }
     }
 
-    /// Reads a value from a variable or flag, where everything is text.
-    pub(crate) fn read_text(self, text: &str, base: Base<'_>) -> Result<Value, String> {
+    /// Parses the text of a variable or flag.
+    pub(crate) fn parse_text(self, text: &str, base: PathBase<'_>) -> Result<SettingValue, String> {
         let raw = match self {
-            Self::Command => Raw::List(text.split_whitespace().map(str::to_owned).collect()),
-            Self::Folders => Raw::List(
+            Self::Command => {
+                UnparsedValue::List(text.split_whitespace().map(str::to_owned).collect())
+            }
+            Self::Folders => UnparsedValue::List(
                 std::env::split_paths(text)
                     .map(|path| path.to_string_lossy().into_owned())
-                    // Nothing between two colons is nothing, not the current folder.
+                    // An empty entry is skipped; it does not mean the working folder.
                     .filter(|path| !path.is_empty())
                     .collect(),
             ),
             Self::Switch => match text {
-                "true" => Raw::Switch(true),
-                "false" => Raw::Switch(false),
-                _ => Raw::Other,
+                "true" => UnparsedValue::Switch(true),
+                "false" => UnparsedValue::Switch(false),
+                _ => UnparsedValue::Other,
             },
             Self::Address
             | Self::Database
@@ -139,17 +157,17 @@ impl Kind {
             | Self::Number { .. }
             | Self::OneOf(_)
             | Self::Text
-            | Self::Url => Raw::Text(text.to_owned()),
+            | Self::Url => UnparsedValue::Text(text.to_owned()),
         };
-        self.read(raw, base)
+        self.parse(raw, base)
     }
 
-    /// The kind in words, for the reference.
+    /// Returns the kind in words, for the reference.
     pub(crate) fn name(self) -> String {
         match self {
-            Self::Address => "address".to_owned(),
+            Self::Address => "host and port".to_owned(),
             Self::Command => "list of words".to_owned(),
-            Self::Database => "address of a database".to_owned(),
+            Self::Database => "PostgreSQL URL".to_owned(),
             Self::File => "file".to_owned(),
             Self::Folder => "folder".to_owned(),
             Self::Folders => "list of folders".to_owned(),
@@ -162,9 +180,8 @@ impl Kind {
     }
 }
 
-/// A text that comes from elsewhere, for a terminal: nothing in it can move the cursor, hide, or turn what
-/// stands around it.
-pub(crate) fn visible(text: &str) -> String {
+/// Escapes untrusted text for a terminal: control characters, and invisible or bidirectional formatting characters.
+pub(crate) fn escape_for_terminal(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {
         let unseen = matches!(
@@ -181,31 +198,31 @@ pub(crate) fn visible(text: &str) -> String {
     out
 }
 
-/// For people: visible, and with words told apart.
-impl fmt::Display for Value {
+/// Formats a value for people, with untrusted text escaped.
+impl fmt::Display for SettingValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => write!(f, "{address}"),
-            Self::Command(words) => f.write_str(&visible(&json!(words).to_string())),
+            Self::Command(words) => f.write_str(&escape_for_terminal(&json!(words).to_string())),
             Self::Database(_) => f.write_str("a database"),
             Self::File(path) | Self::Folder(path) => {
-                f.write_str(&visible(&path.display().to_string()))
+                f.write_str(&escape_for_terminal(&path.display().to_string()))
             }
-            Self::Folders(paths) => f.write_str(&visible(&json!(paths).to_string())),
+            Self::Folders(paths) => f.write_str(&escape_for_terminal(&json!(paths).to_string())),
             Self::Number(number) => write!(f, "{number}"),
             Self::Switch(switch) => write!(f, "{switch}"),
-            Self::Text(text) => f.write_str(&visible(text)),
-            Self::Url(url) => f.write_str(&visible(url)),
+            Self::Text(text) => f.write_str(&escape_for_terminal(text)),
+            Self::Url(url) => f.write_str(&escape_for_terminal(url)),
             Self::Word(word) => f.write_str(word),
         }
     }
 }
 
-impl Value {
-    /// The value for programs.
+impl SettingValue {
+    /// Returns the value as JSON.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match self {
-            Self::Address(address) => json!(address),
+            Self::Address(address) => json!(address.to_string()),
             Self::File(path) | Self::Folder(path) => json!(path),
             Self::Text(text) | Self::Url(text) => json!(text),
             Self::Command(words) => json!(words),

@@ -1,4 +1,4 @@
-//! `rung.about`: what is behind the door for whoever asks.
+//! `rung.about`: what the caller can reach, and the limits.
 #![allow(
     clippy::doc_markdown,
     rustdoc::broken_intra_doc_links,
@@ -8,36 +8,36 @@
 use std::sync::Arc;
 
 use rung_auth::{Access, Permit};
-use rung_db::Holds;
+use rung_db::StoreKind;
 use rung_fault::Fault;
 use rung_gateway::Gateway;
-use rung_mcp::Version;
-use rung_tool::{Answer, Call, Tool, ToolSource};
+use rung_mcp::ProtocolVersion;
+use rung_tool::{Call, Tool, ToolOutput, ToolSource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::shelf::Shelf;
-use crate::tokens::is_agent;
+use crate::result_store::AnyResultStore;
+use crate::tokens::is_grant_client;
 
-/// A small i.
+/// Icon: a small i.
 const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAxNiAxNic+PHBhdGggZD0nTTggN3Y2TTggM3YyJyBzdHJva2U9JyMzNjUnIHN0cm9rZS13aWR0aD0nMicvPjwvc3ZnPg==";
 
-/// What a caller reaches beside stored results.
+/// Sources that a caller can reach, besides stored results.
 #[derive(Clone, Default)]
-pub(crate) struct Reachable {
+pub(crate) struct ReachableSources {
     pub(crate) data: Option<Arc<dyn ToolSource>>,
     pub(crate) databases: Option<Arc<rung_db::Tools>>,
     pub(crate) servers: Option<Gateway>,
 }
 
-impl Reachable {
-    /// Every source that this caller may see, and no other.
+impl ReachableSources {
+    /// Returns the sources that this caller may see.
     async fn sources(&self, permit: &Permit) -> Result<Vec<Source>, Fault> {
         let source = |kind, name: String, what: String| Source { name, kind, what };
         let mut all = vec![source(
             "results",
             "rung".to_owned(),
-            "results that were too long to be sent whole".to_owned(),
+            "stored results that were too long for one reply".to_owned(),
         )];
         if let Some(data) = &self.data
             && !data.list(permit).await?.is_empty()
@@ -46,7 +46,7 @@ impl Reachable {
             all.push(source("personal_data", "personal data".to_owned(), what));
         }
         // A client that reads personal data under a grant is offered nothing else.
-        if is_agent(permit) {
+        if is_grant_client(permit) {
             return Ok(all);
         }
         let mut databases = self
@@ -57,12 +57,12 @@ impl Reachable {
         databases.sort_by(|one, other| one.0.cmp(&other.0));
         all.extend(databases.into_iter().map(|(name, holds, access)| {
             let holds = match holds {
-                Holds::Facts => "facts, asked by Datalog",
-                Holds::Tables => "tables of keys and values",
+                StoreKind::Facts => "facts, queried with Datalog",
+                StoreKind::Tables => "tables of keys and values",
             };
             let what = match access {
-                Access::Read => format!("{holds}; you may read it"),
-                Access::Write => format!("{holds}; you may change it"),
+                Access::Read => format!("{holds}; read-only"),
+                Access::Write => format!("{holds}; read and write"),
             };
             source("database", name, what)
         }));
@@ -74,19 +74,19 @@ impl Reachable {
     }
 }
 
-/// Says what is here.
-pub(crate) struct About {
-    shelf: Shelf,
-    reachable: Reachable,
+/// The tool `rung.about`.
+pub(crate) struct AboutTool {
+    shelf: AnyResultStore,
+    reachable: ReachableSources,
     reply_bytes: usize,
     ttl_s: u64,
     max_bytes: u64,
 }
 
-impl About {
+impl AboutTool {
     pub(crate) fn new(
-        shelf: Shelf,
-        reachable: Reachable,
+        shelf: AnyResultStore,
+        reachable: ReachableSources,
         reply_bytes: usize,
         ttl_s: u64,
         max_bytes: u64,
@@ -105,19 +105,19 @@ impl About {
 #[serde(deny_unknown_fields)]
 pub(crate) struct AboutInput {}
 
-/// What is behind the door for you.
+/// What you can reach here.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct AboutOutput {
     version: &'static str,
     protocol_versions: Vec<&'static str>,
-    /// Who you are here.
+    /// Your name here.
     caller: String,
     /// read or write.
     access: &'static str,
-    /// Everything that you reach: stored results, personal data, databases, MCP servers.
+    /// All you can reach: stored results, personal data, databases, MCP servers.
     sources: Vec<Source>,
     limits: Limits,
-    /// Results kept for you; resources/list names them.
+    /// Your stored results; resources/list names them.
     kept: Kept,
 }
 
@@ -131,7 +131,7 @@ struct Source {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Limits {
-    /// A longer reply is cut, and all of it is kept.
+    /// A longer reply is cut and stored whole.
     reply_bytes: usize,
     kept_bytes: u64,
     kept_seconds: u64,
@@ -144,21 +144,20 @@ struct Kept {
     bytes: u64,
 }
 
-impl Tool for About {
+impl Tool for AboutTool {
     const NAME: &'static str = "rung.about";
     const ICON: Option<&'static str> = Some(ICON);
-    const TITLE: &'static str = "About this door";
-    const DESCRIPTION: &'static str = "Says what is behind this door for you: sources, versions, limits, and how many results are \
-         kept for you.";
+    const TITLE: &'static str = "About this server";
+    const DESCRIPTION: &'static str = "Lists what you can reach: sources, versions, limits, and the number of your stored results.";
     type Input = AboutInput;
     type Output = AboutOutput;
     type Error = Fault;
 
-    async fn run(&self, call: &Call, _: AboutInput) -> Result<Answer<AboutOutput>, Fault> {
-        let kept = self.shelf.listed(&call.permit).await?;
+    async fn run(&self, call: &Call, _: AboutInput) -> Result<ToolOutput<AboutOutput>, Fault> {
+        let kept = self.shelf.list_async(&call.permit).await?;
         let about = AboutOutput {
             version: env!("CARGO_PKG_VERSION"),
-            protocol_versions: Version::ALL
+            protocol_versions: ProtocolVersion::ALL
                 .iter()
                 .rev()
                 .map(|version| version.name())

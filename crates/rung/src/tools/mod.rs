@@ -1,7 +1,7 @@
-//! The tools that belong to no source. One file each.
+//! Tools that belong to no source, one file each.
 
 mod about;
 mod read;
 
-pub(crate) use about::{About, Reachable};
-pub(crate) use read::{Read, ReadInput};
+pub(crate) use about::{AboutTool, ReachableSources};
+pub(crate) use read::{ReadInput, ReadTool};

@@ -1,4 +1,4 @@
-//! `rung.read`: any part of a result that was too large to be shown.
+//! `rung.read`: reads any part of a stored result.
 #![allow(
     clippy::doc_markdown,
     rustdoc::broken_intra_doc_links,
@@ -10,57 +10,57 @@ use std::time::Instant;
 
 use rung_fault::{Code, Fault};
 use rung_ladder::{
-    Binding, CursorKey, Document, Handle, Kind, Mark, Path, Piece, Position, Range, Reading,
-    Selector, Summary, Window, go_on, limits, read,
+    Binding, CursorKey, Document, Handle, JsonKind, Mark, Path, Piece, Position, Range, Reading,
+    ResultSummary, Selector, Window, continue_reading, limits, read,
 };
-use rung_tool::{Answer, Call, Link, Rendering, Tool};
+use rung_tool::{Call, Rendering, ResourceLink, Tool, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::shelf::{Shelf, Stored};
+use crate::result_store::{AnyResultStore, StoredResult};
 
-/// Lines of text.
+/// Icon: lines of text.
 const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAxNiAxNic+PHBhdGggZD0nTTIgM2gxMk0yIDhoMTJNMiAxM2g3JyBzdHJva2U9JyMzNjUnIHN0cm9rZS13aWR0aD0nMicvPjwvc3ZnPg==";
 
-/// Reads parts of kept results.
+/// The tool `rung.read`.
 #[derive(Clone)]
-pub(crate) struct Read {
-    shelf: Shelf,
+pub(crate) struct ReadTool {
+    store: AnyResultStore,
     key: CursorKey,
 }
 
-impl Read {
-    pub(crate) fn new(shelf: Shelf, key: CursorKey) -> Self {
-        Self { shelf, key }
+impl ReadTool {
+    pub(crate) fn new(store: AnyResultStore, key: CursorKey) -> Self {
+        Self { store, key }
     }
 }
 
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReadInput {
-    /// The handle, or its rung:// address.
+    /// The handle, or its rung:// URI.
     pub(crate) handle: String,
-    /// From next_cursor or previous_cursor; goes with limit_chars alone.
+    /// A next_cursor or previous_cursor; combines with limit_chars only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cursor: Option<String>,
-    /// Where in a JSON result: rows[3].body, rows[10:20], rows[*].id. Goes with any selector but cursor.
+    /// Path in a JSON result: rows[3].body, rows[10:20], rows[*].id. Combines with all but cursor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) path: Option<String>,
     /// Characters to skip.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offset_chars: Option<u64>,
-    /// Characters to read.
+    /// Maximum characters to read.
     #[schemars(range(min = 1, max = 16_384))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limit_chars: Option<u64>,
-    /// Lines, as 10-40.
+    /// Lines, such as 10-40.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lines: Option<String>,
-    /// A regular expression: lists where it matches.
+    /// Regular expression: lists its matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pattern: Option<String>,
-    /// A text: shows its first occurrence and what is around it.
+    /// Text: shows its first occurrence with context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) q: Option<String>,
     /// Characters before q.
@@ -73,19 +73,19 @@ pub(crate) struct ReadInput {
     pub(crate) after_chars: Option<u64>,
 }
 
-/// What was read. `text` is the part itself; the other members say which part it is.
+/// `text` is the part that was read; the other members say which part it is.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct ReadOutput {
     handle: String,
     content_type: String,
     size_bytes: u64,
-    /// Absent where the result is not text.
+    /// Absent if the result is not text.
     #[serde(skip_serializing_if = "Option::is_none")]
     size_chars: Option<u64>,
     digest: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// What text is: text, the result's own; string, what a JSON string means; json, as it stands.
+    /// Form of text: text as stored, string decoded from JSON, or json as stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<TextKind>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,7 +116,7 @@ struct WindowOutput {
     end_chars: u64,
     limit_chars: u64,
     size_chars: u64,
-    /// Whether this is all of it.
+    /// True if this is all of it.
     complete: bool,
     #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
     found: Option<MatchOutput>,
@@ -143,18 +143,18 @@ struct HitOutput {
     text: String,
 }
 
-impl Tool for Read {
+impl Tool for ReadTool {
     const NAME: &'static str = "rung.read";
     const ICON: Option<&'static str> = Some(ICON);
-    const TITLE: &'static str = "Read a kept result";
+    const TITLE: &'static str = "Read a stored result";
     const DESCRIPTION: &'static str = "Reads part of a result that was cut: pass the handle from meta.handle. Without a selector \
-         it begins at the start; next_cursor goes on. Nothing is lost: reading to the end gives every byte.";
+         it begins at the start; next_cursor continues. Nothing is lost: reading to the end returns every byte.";
     type Input = ReadInput;
     type Output = ReadOutput;
     type Error = Fault;
 
-    async fn run(&self, call: &Call, input: ReadInput) -> Result<Answer<ReadOutput>, Fault> {
-        // Scanning a gigabyte takes a while: away from the threads that serve others.
+    async fn run(&self, call: &Call, input: ReadInput) -> Result<ToolOutput<ReadOutput>, Fault> {
+        // Scanning a large result blocks: keep it off the runtime threads.
         let (read, call) = (self.clone(), call.clone());
         tokio::task::spawn_blocking(move || read.read(&call, &input))
             .await
@@ -162,19 +162,19 @@ impl Tool for Read {
     }
 }
 
-/// A part of a result, as it stands at an address.
-pub(crate) struct Part {
+/// A part of a result, as resource contents.
+pub(crate) struct ResultPart {
     pub(crate) content_type: String,
     pub(crate) text: Option<String>,
     pub(crate) blob: Option<String>,
-    /// Which part it is.
-    pub(crate) facts: serde_json::Value,
+    /// Metadata that identifies the part.
+    pub(crate) metadata: serde_json::Value,
     pub(crate) next_cursor: Option<String>,
 }
 
-impl Read {
-    /// Reads what the tool reads, without what the tool says around it.
-    pub(crate) fn part(&self, call: &Call, input: &ReadInput) -> Result<Part, Fault> {
+impl ReadTool {
+    /// Reads what the tool reads, without the two header lines of its text.
+    pub(crate) fn read_part(&self, call: &Call, input: &ReadInput) -> Result<ResultPart, Fault> {
         let call = Call {
             rendering: Rendering {
                 structured: false,
@@ -194,35 +194,35 @@ impl Read {
             next_cursor: None,
             ..answer.data
         };
-        // Behind the two lines that say what it is.
+        // Skip the two header lines.
         let text = answer.text.map(|text| {
             let behind = text.splitn(3, '\n').nth(2);
             behind.unwrap_or_default().to_owned()
         });
         let (text, blob, content_type) = match text {
             Some(text) if facts.size_chars.is_some() => {
-                (Some(text), None, text_type(content_type, &facts))
+                (Some(text), None, part_media_type(content_type, &facts))
             }
-            _ => (None, Some(self.bytes(&call, input)?), content_type),
+            _ => (None, Some(self.read_base64(&call, input)?), content_type),
         };
-        Ok(Part {
+        Ok(ResultPart {
             content_type,
             text,
             blob,
-            facts: serde_json::to_value(facts).unwrap_or_default(),
+            metadata: serde_json::to_value(facts).unwrap_or_default(),
             next_cursor,
         })
     }
 
-    /// All of a result that is not text, in base64.
-    fn bytes(&self, call: &Call, input: &ReadInput) -> Result<String, Fault> {
+    /// Returns a whole binary result in base64.
+    fn read_base64(&self, call: &Call, input: &ReadInput) -> Result<String, Fault> {
         let stored = self
-            .shelf
+            .store
             .open(&call.permit, &input.handle.parse::<Handle>()?)?;
         if stored.len_bytes().saturating_mul(4) / 3 + 4 > call.budget.max_bytes as u64 {
-            let why = "the result is not text, and too long to be sent as bytes";
+            let why = "the result is not text and is too long for one reply";
             return Err(Fault::new(Code::NotText, why)
-                .with_hint("`rung result export` writes it to a file"));
+                .with_hint("call rung.read with the handle alone for its size, type and digest; the user can export the bytes"));
         }
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < stored.len_bytes() {
@@ -231,94 +231,94 @@ impl Read {
         Ok(data_encoding::BASE64.encode(&bytes))
     }
 
-    fn read(&self, call: &Call, input: &ReadInput) -> Result<Answer<ReadOutput>, Fault> {
+    fn read(&self, call: &Call, input: &ReadInput) -> Result<ToolOutput<ReadOutput>, Fault> {
         let (handle, cursor) = parse_handle(input)?;
-        let stored = self.shelf.open(&call.permit, &handle)?;
+        let stored = self.store.open(&call.permit, &handle)?;
         let summary = stored.summary();
-        let selects = cursor.is_some() || input.selects() || input.limit_chars.is_some();
+        let selects = cursor.is_some() || input.has_selector() || input.limit_chars.is_some();
         if summary.chars.is_none() && !selects {
-            return Ok(ReadOutput::of(&handle, &summary).into());
+            return Ok(ReadOutput::from_summary(&handle, &summary).into());
         }
         let wanted = match &cursor {
-            Some(_) if input.selects() => {
-                let why = "cursor goes with nothing but limit_chars";
+            Some(_) if input.has_selector() => {
+                let why = "cursor combines with limit_chars only";
                 return Err(rung_ladder::Error::WindowInvalid(why).into());
             }
             Some(cursor) => {
-                let binding = bind(&handle, &summary, call);
+                let binding = cursor_identity(&handle, &summary, call);
                 let mut position = self.key.open(cursor, &binding.as_ref())?;
                 if let Some(limit_chars) = input.limit_chars {
                     position.limit_chars = limit_chars;
                 }
-                Wanted::On(position)
+                ReadTarget::Continued(position)
             }
-            None => Wanted::Part(input.selector()?),
+            None => ReadTarget::Selected(input.selector()?),
         };
-        let stored = Timed {
+        let stored = DeadlineDocument {
             doc: stored,
             deadline: call.deadline,
         };
-        self.fitting(call, &handle, &summary, &stored, &wanted)
+        self.read_within_budget(call, &handle, &summary, &stored, &wanted)
     }
 
-    /// Reads as much as the budget holds.
-    fn fitting(
+    /// Reads as much as fits into the budget.
+    fn read_within_budget(
         &self,
         call: &Call,
         handle: &Handle,
-        summary: &Summary,
-        stored: &Timed<Stored>,
-        wanted: &Wanted,
-    ) -> Result<Answer<ReadOutput>, Fault> {
+        summary: &ResultSummary,
+        stored: &DeadlineDocument<StoredResult>,
+        wanted: &ReadTarget,
+    ) -> Result<ToolOutput<ReadOutput>, Fault> {
         let max_bytes = call.budget.max_bytes;
         let too_small = || Fault::from(rung_ladder::Error::BudgetTooSmall { max_bytes });
-        // The text goes out once as content and once structured.
+        // The text is sent as content and again as structured content.
         let copies = 1 + usize::from(call.rendering.structured);
-        let mut room = max_bytes.saturating_sub(AROUND_BYTES) / copies;
+        let mut room = max_bytes.saturating_sub(OVERHEAD_BYTES) / copies;
         loop {
             let reading = match wanted {
-                Wanted::Part(selector) => read(stored, selector, room),
-                Wanted::On(position) => go_on(stored, position, room),
+                ReadTarget::Selected(selector) => read(stored, selector, room),
+                ReadTarget::Continued(position) => continue_reading(stored, position, room),
             };
             let reading = match reading {
-                Err(Failed::Ladder(rung_ladder::Error::BudgetTooSmall { .. })) => {
+                Err(DeadlineReadError::Ladder(rung_ladder::Error::BudgetTooSmall { .. })) => {
                     return Err(too_small());
                 }
                 reading => reading?,
             };
             let used = reading.text_bytes();
-            let answer = self.answer(call, handle, summary, reading);
+            let answer = self.build_answer(call, handle, summary, reading);
             match answer.reply_bytes(call.rendering).checked_sub(max_bytes) {
                 None | Some(0) => return Ok(answer),
                 Some(_) if room == 0 => return Err(too_small()),
-                // What stands around the text needs room too; the text gives way, from what it really used.
+                // The metadata takes more than estimated: shrink the text by the excess, starting from the size it used.
                 Some(over) => room = room.min(used).saturating_sub(over.div_ceil(copies)),
             }
         }
     }
 
-    fn answer(
+    fn build_answer(
         &self,
         call: &Call,
         handle: &Handle,
-        summary: &Summary,
+        summary: &ResultSummary,
         reading: Reading,
-    ) -> Answer<ReadOutput> {
-        let binding = bind(handle, summary, call);
+    ) -> ToolOutput<ReadOutput> {
+        let binding = cursor_identity(handle, summary, call);
         let seal = |position| self.key.seal(&binding.as_ref(), &position).into_string();
         let mut output = ReadOutput {
             next_cursor: reading.next().map(seal),
             previous_cursor: reading.previous().map(seal),
-            ..ReadOutput::of(handle, summary)
+            ..ReadOutput::from_summary(handle, summary)
         };
         let text = match reading {
             Reading::Text {
                 path, kind, window, ..
             } => {
-                output.path = named(&path);
+                output.path = path_name(&path);
                 output.kind = Some(match kind {
                     None => TextKind::Text,
-                    Some(Kind::String) => TextKind::String,
+                    Some(JsonKind::String) => TextKind::String,
                     Some(_) => TextKind::Json,
                 });
                 output.window = Some(WindowOutput::from(&window));
@@ -332,7 +332,7 @@ impl Read {
                 original,
                 ..
             } => {
-                output.path = named(&path);
+                output.path = path_name(&path);
                 output.kind = Some(TextKind::Json);
                 output.items = Some(ItemsOutput {
                     first,
@@ -342,7 +342,7 @@ impl Read {
                 text
             }
             Reading::Hits { path, hits, .. } => {
-                output.path = named(&path);
+                output.path = path_name(&path);
                 let mut text = String::new();
                 for hit in &hits {
                     let (line, at) = (hit.line, hit.start_chars);
@@ -352,26 +352,26 @@ impl Read {
                 text
             }
         };
-        // A text-only reader gets the same facts: a line of JSON, a line that says how to go on or that this
-        // is the end, then the text. There are always two, so nothing in the text can pass for one.
+        // Text-only clients get the same metadata in two header lines: a line of JSON, and a line with the next call or `end`.
+        // There are always exactly two, so the text cannot imitate a header.
         let header = serde_json::to_value(&output).unwrap_or_default();
         let next = match &output.next_cursor {
             Some(cursor) => {
                 let arguments = json!({"handle": handle.to_string(), "cursor": cursor});
-                format!("next {} {arguments}", call.names.show(Self::NAME))
+                format!("next {} {arguments}", call.name_style.apply(Self::NAME))
             }
             None => "end".to_owned(),
         };
-        let links = output.next_cursor.iter().map(|cursor| Link {
+        let links = output.next_cursor.iter().map(|cursor| ResourceLink {
             uri: format!("{}?cursor={cursor}", handle.uri()),
             name: "the next part".to_owned(),
             mime_type: "text/plain".to_owned(),
         });
-        Answer {
+        ToolOutput {
             links: links.collect(),
             text: Some(format!("{}\n{next}\n{text}", header_line(header))),
             data: match output.hits {
-                // The hits are structured already.
+                // The hits repeat the text.
                 Some(_) => output,
                 None => ReadOutput {
                     text: Some(text),
@@ -382,8 +382,8 @@ impl Read {
     }
 }
 
-/// Part of a JSON document is no document of its own.
-fn text_type(content_type: String, facts: &ReadOutput) -> String {
+/// Returns the media type of a part: a part of a JSON document is plain text.
+fn part_media_type(content_type: String, facts: &ReadOutput) -> String {
     let whole = facts.window.as_ref().is_some_and(|window| window.complete) && facts.path.is_none();
     if whole {
         content_type
@@ -392,48 +392,51 @@ fn text_type(content_type: String, facts: &ReadOutput) -> String {
     }
 }
 
-/// What to read.
-enum Wanted {
-    /// A part that was named.
-    Part(Selector),
-    /// What comes behind an earlier reading.
-    On(Position),
+/// Part to read: selected, or continued from a cursor.
+enum ReadTarget {
+    /// A selected part.
+    Selected(Selector),
+    /// Continuation of an earlier read.
+    Continued(Position),
 }
 
-/// What stands around the text, guessed so that a second reading is seldom needed.
-const AROUND_BYTES: usize = 2_000;
+/// Estimated bytes of a reply without its text, so that a second read is rarely needed.
+const OVERHEAD_BYTES: usize = 2_000;
 
-/// A document that stops being read when nobody waits for it any more.
-struct Timed<D> {
+/// A document whose reads fail after the deadline of the call.
+struct DeadlineDocument<D> {
     doc: D,
     deadline: Option<Instant>,
 }
 
-/// Why a timed reading stopped.
-enum Failed {
+/// Why a timed read failed.
+enum DeadlineReadError {
     Ladder(rung_ladder::Error),
     Store(Fault),
-    Late,
+    DeadlineExceeded,
 }
 
-impl From<rung_ladder::Error> for Failed {
+impl From<rung_ladder::Error> for DeadlineReadError {
     fn from(error: rung_ladder::Error) -> Self {
         Self::Ladder(error)
     }
 }
 
-impl From<Failed> for Fault {
-    fn from(failed: Failed) -> Self {
+impl From<DeadlineReadError> for Fault {
+    fn from(failed: DeadlineReadError) -> Self {
         match failed {
-            Failed::Ladder(error) => error.into(),
-            Failed::Store(fault) => fault,
-            Failed::Late => Self::new(Code::DeadlineExceeded, "the reading took too long"),
+            DeadlineReadError::Ladder(error) => error.into(),
+            DeadlineReadError::Store(fault) => fault,
+            DeadlineReadError::DeadlineExceeded => Self::new(
+                Code::DeadlineExceeded,
+                "the read did not finish before its deadline",
+            ),
         }
     }
 }
 
-impl Document for Timed<Stored> {
-    type Error = Failed;
+impl Document for DeadlineDocument<StoredResult> {
+    type Error = DeadlineReadError;
 
     fn len_bytes(&self) -> u64 {
         self.doc.len_bytes()
@@ -443,26 +446,26 @@ impl Document for Timed<Stored> {
         self.doc.len_chars()
     }
 
-    fn piece(&self, offset: u64) -> Result<Piece<'_>, Failed> {
+    fn piece(&self, offset: u64) -> Result<Piece<'_>, DeadlineReadError> {
         if self
             .deadline
             .is_some_and(|deadline| deadline <= Instant::now())
         {
-            return Err(Failed::Late);
+            return Err(DeadlineReadError::DeadlineExceeded);
         }
-        self.doc.piece(offset).map_err(Failed::Store)
+        self.doc.piece(offset).map_err(DeadlineReadError::Store)
     }
 
-    fn near_char(&self, chars: u64) -> Result<Mark, Failed> {
-        self.doc.near_char(chars).map_err(Failed::Store)
+    fn near_char(&self, chars: u64) -> Result<Mark, DeadlineReadError> {
+        self.doc.near_char(chars).map_err(DeadlineReadError::Store)
     }
 
-    fn near_line(&self, lines: u64) -> Result<Mark, Failed> {
-        self.doc.near_line(lines).map_err(Failed::Store)
+    fn near_line(&self, lines: u64) -> Result<Mark, DeadlineReadError> {
+        self.doc.near_line(lines).map_err(DeadlineReadError::Store)
     }
 }
 
-/// The header leaves out what the `next` line and the listed hits say.
+/// Removes what the `next` line and the text contain already.
 fn header_line(mut header: serde_json::Value) -> serde_json::Value {
     if let Some(members) = header.as_object_mut() {
         members.shift_remove("hits");
@@ -471,7 +474,7 @@ fn header_line(mut header: serde_json::Value) -> serde_json::Value {
     header
 }
 
-/// A handle may be an address, and an address may carry a cursor.
+/// Parses the handle, which may be a URI that contains a cursor.
 fn parse_handle(input: &ReadInput) -> Result<(Handle, Option<String>), Fault> {
     let (handle, inside) = match input.handle.split_once("?cursor=") {
         Some((handle, cursor)) => (handle, Some(cursor.to_owned())),
@@ -479,16 +482,17 @@ fn parse_handle(input: &ReadInput) -> Result<(Handle, Option<String>), Fault> {
     };
     let handle = handle.parse::<Handle>()?;
     match (inside, &input.cursor) {
-        (Some(_), Some(_)) => {
-            Err(rung_ladder::Error::WindowInvalid("two cursors were given").into())
-        }
+        (Some(_), Some(_)) => Err(rung_ladder::Error::WindowInvalid(
+            "the handle and the argument each have a cursor",
+        )
+        .into()),
         (inside, given) => Ok((handle, inside.or_else(|| given.clone()))),
     }
 }
 
 impl ReadInput {
-    /// Whether it says which part; a limit alone says only how much.
-    fn selects(&self) -> bool {
+    /// Returns true if the input selects a part; a limit alone does not.
+    fn has_selector(&self) -> bool {
         self.path.is_some()
             || self.offset_chars.is_some()
             || self.lines.is_some()
@@ -508,7 +512,7 @@ impl ReadInput {
             self.q.is_some(),
         ];
         if ways.into_iter().filter(|way| *way).count() > 1 {
-            return Err(invalid("several ways of selecting were mixed"));
+            return Err(invalid("the call mixes several selectors"));
         }
         if self.q.is_none() && (self.before_chars.is_some() || self.after_chars.is_some()) {
             return Err(invalid("before_chars and after_chars require q"));
@@ -520,7 +524,7 @@ impl ReadInput {
             let number = |text: &str| text.trim().parse().ok();
             let (Some(first), Some(last)) = (number(first), number(last)) else {
                 return Err(invalid(
-                    "lines are two numbers with a dash between, as 10-40",
+                    "lines must be two numbers with a dash, such as 10-40",
                 ));
             };
             Range::Lines { first, last }
@@ -536,7 +540,7 @@ impl ReadInput {
                 after_chars: self.after_chars.unwrap_or(limits::CONTEXT_CHARS),
             }
         } else if self.path.is_some() && self.offset_chars.is_none() {
-            // What a path leads to is shown by whole items where it has items.
+            // A path to a list or an object is read in whole items.
             Range::Items {
                 first: 0,
                 limit_chars,
@@ -552,7 +556,7 @@ impl ReadInput {
 }
 
 impl ReadOutput {
-    fn of(handle: &Handle, summary: &Summary) -> Self {
+    fn from_summary(handle: &Handle, summary: &ResultSummary) -> Self {
         Self {
             handle: handle.to_string(),
             content_type: summary.content_type.clone(),
@@ -578,7 +582,7 @@ impl From<&Window> for WindowOutput {
             end_chars: window.end_chars,
             limit_chars: window.limit_chars,
             size_chars: window.size_chars,
-            complete: window.complete(),
+            complete: window.is_complete(),
             found: window.found.map(|(start_chars, end_chars)| MatchOutput {
                 start_chars,
                 end_chars,
@@ -587,8 +591,8 @@ impl From<&Window> for WindowOutput {
     }
 }
 
-impl From<rung_ladder::Found> for HitOutput {
-    fn from(found: rung_ladder::Found) -> Self {
+impl From<rung_ladder::PatternMatch> for HitOutput {
+    fn from(found: rung_ladder::PatternMatch) -> Self {
         Self {
             line: found.line,
             start_chars: found.start_chars,
@@ -598,29 +602,29 @@ impl From<rung_ladder::Found> for HitOutput {
     }
 }
 
-/// The root has no name.
-fn named(path: &Path) -> Option<String> {
+/// Formats a path. Returns `None` for the root.
+fn path_name(path: &Path) -> Option<String> {
     (!path.segments().is_empty()).then(|| path.to_string())
 }
 
-/// What a cursor of this result is bound to. The path travels inside the cursor.
-struct Bound {
+/// Identity that a cursor of this result is bound to. The path is part of the cursor.
+struct CursorIdentity {
     subject: String,
     digest: String,
     grant: String,
 }
 
-fn bind(handle: &Handle, summary: &Summary, call: &Call) -> Bound {
+fn cursor_identity(handle: &Handle, summary: &ResultSummary, call: &Call) -> CursorIdentity {
     let permit = &call.permit;
-    Bound {
+    CursorIdentity {
         subject: handle.to_string(),
         digest: summary.digest.clone(),
-        // A name has no control characters, so the two cannot run together.
+        // Names contain no control characters, so the separator is unambiguous.
         grant: format!("{}\0{}", permit.caller(), permit.grant()),
     }
 }
 
-impl Bound {
+impl CursorIdentity {
     fn as_ref(&self) -> Binding<'_> {
         Binding {
             subject: &self.subject,
@@ -638,7 +642,7 @@ mod tests {
 
     use rung_auth::{Access, Permit, Token, TokenRecord, admit};
     use rung_kv::{Options, ResultStore, Store};
-    use rung_ladder::Keeping;
+    use rung_ladder::RetentionLimits;
 
     use super::*;
 
@@ -655,13 +659,13 @@ mod tests {
         admit(&token, [&record], 0).unwrap()
     }
 
-    fn tool() -> (tempfile::TempDir, Read) {
+    fn tool() -> (tempfile::TempDir, ReadTool) {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), Options::default()).unwrap();
-        let store = ResultStore::new(Arc::new(store), Keeping::default());
+        let store = ResultStore::new(Arc::new(store), RetentionLimits::default());
         (
             dir,
-            Read::new(Shelf::Folder(store), CursorKey::new([9; 32])),
+            ReadTool::new(AnyResultStore::Local(store), CursorKey::new([9; 32])),
         )
     }
 
@@ -674,12 +678,12 @@ mod tests {
     }
 
     #[test]
-    fn another_caller_is_told_what_is_told_of_a_handle_that_never_was() {
+    fn the_handle_of_another_caller_is_reported_as_missing() {
         let (_dir, tool) = tool();
         let mine = Call::new(permit("me", "g"));
         let text = "x".repeat(9_000);
         let kept = tool
-            .shelf
+            .store
             .put(&mine.permit, "text/plain", text.as_bytes())
             .unwrap();
         let part = tool.read(&mine, &input(&kept.handle, None)).unwrap();
@@ -702,12 +706,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_reading_that_is_late() {
+    fn a_read_after_the_deadline_fails() {
         let (_dir, tool) = tool();
         let mut call = Call::new(permit("me", "g"));
         let text = "x".repeat(9_000);
         let kept = tool
-            .shelf
+            .store
             .put(&call.permit, "text/plain", text.as_bytes())
             .unwrap();
         call.deadline = Some(Instant::now() + Duration::from_mins(1));

@@ -1,11 +1,11 @@
-//! Asking for access over HTTP: what a client, an owner and somebody hostile see from outside.
+//! The authorization flow over HTTP, as a client, an owner and an attacker see it.
 
 use data_encoding::BASE64URL_NOPAD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::http::{Reply, Request, Server, modern};
-use crate::personal_data::{Data, message};
+use crate::http::{HttpReply, HttpRequest, ServerProcess, modern_request};
+use crate::personal_data::{PersonalDataFixture, message_line};
 
 const VERIFIER: &str = "a-verifier-that-is-long-enough-to-be-one-0123456789";
 const REDIRECT: &str = "http://127.0.0.1:9/callback";
@@ -14,36 +14,36 @@ fn challenge() -> String {
     BASE64URL_NOPAD.encode(&Sha256::digest(VERIFIER.as_bytes()))
 }
 
-pub(crate) fn encoded(text: &str) -> String {
+pub(crate) fn url_encode(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-pub(crate) fn form(path: &str, pairs: &[(&str, &str)]) -> Request {
+pub(crate) fn form_request(path: &str, pairs: &[(&str, &str)]) -> HttpRequest {
     let body: Vec<String> = pairs
         .iter()
-        .map(|(name, value)| format!("{name}={}", encoded(value)))
+        .map(|(name, value)| format!("{name}={}", url_encode(value)))
         .collect();
-    Request::new("POST", path)
-        .with("Content-Type", "application/x-www-form-urlencoded")
+    HttpRequest::new("POST", path)
+        .with_header("Content-Type", "application/x-www-form-urlencoded")
         .body(body.join("&"))
 }
 
-pub(crate) fn object(path: &str, body: &Value) -> Request {
-    Request::new("POST", path)
-        .with("Content-Type", "application/json")
+pub(crate) fn json_request(path: &str, body: &Value) -> HttpRequest {
+    HttpRequest::new("POST", path)
+        .with_header("Content-Type", "application/json")
         .body(body.to_string())
 }
 
-/// A server whose owner is whoever comes, with some mail.
-pub(crate) fn open() -> Data {
-    let data = Data::start(&["--dev"]);
-    data.connection("home");
-    let lines: Vec<Value> = (0..6).map(message).collect();
+/// Starts a server without owner sign-in (`--dev`), with some mail.
+pub(crate) fn start_open_server() -> PersonalDataFixture {
+    let data = PersonalDataFixture::start(&["--dev"]);
+    data.create_connection("home");
+    let lines: Vec<Value> = (0..6).map(message_line).collect();
     data.ingest("messages", "home", &lines);
     data
 }
 
-pub(crate) fn details(mode: &str) -> Value {
+pub(crate) fn authorization_details(mode: &str) -> Value {
     json!([{
         "type": "https://pdpp.dev/data-access", "source": {"kind": "connector", "id": "https://registry.pdpp.dev/connectors/mail"},
         "purpose_code": "https://pdpp.dev/purpose/personalization", "access_mode": mode,
@@ -51,12 +51,12 @@ pub(crate) fn details(mode: &str) -> Value {
     }])
 }
 
-pub(crate) fn post(data: &Data, path: &str, body: &Value) -> Reply {
-    data.server.post(object(path, body))
+pub(crate) fn post_json(data: &PersonalDataFixture, path: &str, body: &Value) -> HttpReply {
+    data.server.fetch(json_request(path, body))
 }
 
-pub(crate) fn ok(data: &Data, path: &str, body: &Value) -> Value {
-    let reply = post(data, path, body);
+pub(crate) fn post_json_ok(data: &PersonalDataFixture, path: &str, body: &Value) -> Value {
+    let reply = post_json(data, path, body);
     assert!(
         (200..300).contains(&reply.status),
         "{path}: {}",
@@ -65,15 +65,15 @@ pub(crate) fn ok(data: &Data, path: &str, body: &Value) -> Value {
     reply.json()
 }
 
-pub(crate) fn register(data: &Data) -> String {
+pub(crate) fn register_client(data: &PersonalDataFixture) -> String {
     let told = json!({"client_name": "App", "redirect_uris": [REDIRECT], "grant_types": ["authorization_code", "refresh_token"]});
-    ok(data, "/oauth/register", &told)["client_id"]
+    post_json_ok(data, "/oauth/register", &told)["client_id"]
         .as_str()
         .unwrap()
         .to_owned()
 }
 
-fn authorize(client: &str, more: &[(&str, &str)]) -> String {
+fn authorize_url(client: &str, more: &[(&str, &str)]) -> String {
     let challenge = challenge();
     let mut pairs = vec![
         ("response_type", "code"),
@@ -91,27 +91,27 @@ fn authorize(client: &str, more: &[(&str, &str)]) -> String {
     }
     let query: Vec<String> = pairs
         .iter()
-        .map(|(name, value)| format!("{name}={}", encoded(value)))
+        .map(|(name, value)| format!("{name}={}", url_encode(value)))
         .collect();
     format!("/oauth/authorize?{}", query.join("&"))
 }
 
-/// Reviews and approves a request; gives what comes back.
-pub(crate) fn approve(data: &Data, request_uri: &str) -> Reply {
-    let review = ok(
+/// Reviews and approves a request. Returns the reply to the approval.
+pub(crate) fn approve_request(data: &PersonalDataFixture, request_uri: &str) -> HttpReply {
+    let review = post_json_ok(
         data,
         "/consent/review",
         &json!({"request_uri": request_uri}),
     );
-    post(
+    post_json(
         data,
         "/consent/approve",
         &json!({"request_uri": request_uri, "approval_review_revision": review["approval_review_revision"]}),
     )
 }
 
-/// What an address says.
-pub(crate) fn query(location: &str, name: &str) -> Option<String> {
+/// Returns a query parameter of a URL.
+pub(crate) fn query_param(location: &str, name: &str) -> Option<String> {
     let (_, query) = location.split_once('?')?;
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     pairs
@@ -119,30 +119,37 @@ pub(crate) fn query(location: &str, name: &str) -> Option<String> {
         .map(|(_, value)| value.into_owned())
 }
 
-/// A code, got by the whole way.
-fn code(data: &Data, client: &str) -> String {
-    let details = details("continuous").to_string();
-    let sent = data
-        .server
-        .get(&authorize(client, &[("authorization_details", &details)]));
+/// Obtains an authorization code through the whole flow.
+fn obtain_code(data: &PersonalDataFixture, client: &str) -> String {
+    let details = authorization_details("continuous").to_string();
+    let sent = data.server.get(&authorize_url(
+        client,
+        &[("authorization_details", &details)],
+    ));
     assert_eq!(sent.status, 302, "{}", sent.text());
-    let request_uri = query(sent.header("location").unwrap(), "request_uri").unwrap();
-    let back = approve(data, &request_uri);
+    let request_uri = query_param(sent.header("location").unwrap(), "request_uri").unwrap();
+    let back = approve_request(data, &request_uri);
     assert_eq!(back.status, 302, "{}", back.text());
     let location = back.header("location").unwrap();
     assert!(location.starts_with(REDIRECT), "{location}");
-    assert_eq!(query(location, "state").as_deref(), Some("xyz"));
+    assert_eq!(query_param(location, "state").as_deref(), Some("xyz"));
     let issuer = format!("http://{}", data.server.address);
     assert_eq!(
-        query(location, "iss"),
+        query_param(location, "iss"),
         Some(issuer),
         "so that nobody mixes us up with another"
     );
-    query(location, "code").unwrap()
+    query_param(location, "code").unwrap()
 }
 
-fn redeem(data: &Data, code: &str, client: &str, redirect_uri: &str, verifier: &str) -> Reply {
-    data.server.post(form(
+fn redeem_code(
+    data: &PersonalDataFixture,
+    code: &str,
+    client: &str,
+    redirect_uri: &str,
+    verifier: &str,
+) -> HttpReply {
+    data.server.fetch(form_request(
         "/oauth/token",
         &[
             ("grant_type", "authorization_code"),
@@ -154,8 +161,8 @@ fn redeem(data: &Data, code: &str, client: &str, redirect_uri: &str, verifier: &
     ))
 }
 
-fn refresh(data: &Data, token: &str, client: &str) -> Reply {
-    data.server.post(form(
+fn redeem_refresh_token(data: &PersonalDataFixture, token: &str, client: &str) -> HttpReply {
+    data.server.fetch(form_request(
         "/oauth/token",
         &[
             ("grant_type", "refresh_token"),
@@ -166,10 +173,10 @@ fn refresh(data: &Data, token: &str, client: &str) -> Reply {
 }
 
 #[test]
-fn a_code_is_bound_to_whoever_asked_and_works_once() {
-    let data = open();
-    let client = register(&data);
-    let code = code(&data, &client);
+fn a_code_is_bound_to_its_client_and_works_once() {
+    let data = start_open_server();
+    let client = register_client(&data);
+    let code = obtain_code(&data, &client);
     for (who, uri, verifier) in [
         ("longview", REDIRECT, VERIFIER),
         (client.as_str(), "http://127.0.0.1:9/other", VERIFIER),
@@ -179,13 +186,13 @@ fn a_code_is_bound_to_whoever_asked_and_works_once() {
             "another-verifier-that-is-long-enough-to-be-one-01",
         ),
     ] {
-        let refused = redeem(&data, &code, who, uri, verifier);
+        let refused = redeem_code(&data, &code, who, uri, verifier);
         assert_eq!(
             (refused.status, refused.json()["error"].as_str()),
             (400, Some("invalid_grant"))
         );
     }
-    let given = redeem(&data, &code, &client, REDIRECT, VERIFIER);
+    let given = redeem_code(&data, &code, &client, REDIRECT, VERIFIER);
     assert_eq!(given.header("cache-control"), Some("no-store"));
     assert_eq!(given.header("pragma"), Some("no-cache"));
     let given = given.json();
@@ -198,40 +205,40 @@ fn a_code_is_bound_to_whoever_asked_and_works_once() {
         json!(["body", "from", "id"])
     );
     let token = given["access_token"].as_str().unwrap();
-    let read = data.ok(token, "/v1/streams/messages/records?limit=1");
+    let read = data.get_ok(token, "/v1/streams/messages/records?limit=1");
     assert_eq!(read["data"][0]["data"].as_object().unwrap().len(), 3);
-    // A code that is shown again ends what came of it.
+    // Reusing a code revokes the tokens issued for it.
     assert_eq!(
-        redeem(&data, &code, &client, REDIRECT, VERIFIER).status,
+        redeem_code(&data, &code, &client, REDIRECT, VERIFIER).status,
         400
     );
-    assert_eq!(data.refused(token, "/v1/streams/messages/records").0, 401);
+    assert_eq!(data.get_error(token, "/v1/streams/messages/records").0, 401);
 }
 
 #[test]
 fn a_refresh_token_that_is_shown_twice_ends_the_family() {
-    let data = open();
-    let client = register(&data);
-    let code = code(&data, &client);
-    let first = redeem(&data, &code, &client, REDIRECT, VERIFIER).json();
+    let data = start_open_server();
+    let client = register_client(&data);
+    let code = obtain_code(&data, &client);
+    let first = redeem_code(&data, &code, &client, REDIRECT, VERIFIER).json();
     let old = first["refresh_token"].as_str().unwrap();
-    let second = refresh(&data, old, &client).json();
+    let second = redeem_refresh_token(&data, old, &client).json();
     let token = second["access_token"].as_str().unwrap();
     assert_eq!(second["grant_id"], first["grant_id"]);
-    data.ok(token, "/v1/schema");
-    let replayed = refresh(&data, old, &client);
+    data.get_ok(token, "/v1/schema");
+    let replayed = redeem_refresh_token(&data, old, &client);
     assert_eq!(replayed.status, 400);
     assert_eq!(replayed.json()["error"], "invalid_grant");
     assert_eq!(replayed.json()["fresh_authorization_required"], true);
-    assert_eq!(data.refused(token, "/v1/schema").0, 401);
-    let next = refresh(&data, second["refresh_token"].as_str().unwrap(), &client);
+    assert_eq!(data.get_error(token, "/v1/schema").0, 401);
+    let next = redeem_refresh_token(&data, second["refresh_token"].as_str().unwrap(), &client);
     assert_eq!(next.json()["error"], "invalid_grant");
 }
 
 #[test]
-fn nobody_is_sent_to_an_address_that_was_not_registered() {
-    let data = open();
-    let client = register(&data);
+fn redirects_go_to_registered_addresses_only() {
+    let data = start_open_server();
+    let client = register_client(&data);
     for (more, error) in [
         (
             ("redirect_uri", "https://evil.example/cb"),
@@ -273,7 +280,7 @@ fn nobody_is_sent_to_an_address_that_was_not_registered() {
             "invalid_authorization_details",
         ),
     ] {
-        let refused = data.server.get(&authorize(&client, &[more]));
+        let refused = data.server.get(&authorize_url(&client, &[more]));
         assert!(
             (400..500).contains(&refused.status),
             "{more:?}: {}",
@@ -291,15 +298,15 @@ fn nobody_is_sent_to_an_address_that_was_not_registered() {
         json!({"client_name": "a\u{202e}b\n"}),
         json!([]),
     ] {
-        let refused = post(&data, "/oauth/register", &bad);
+        let refused = post_json(&data, "/oauth/register", &bad);
         assert_eq!(refused.status, 400, "{bad}: {}", refused.text());
     }
 }
 
 #[test]
 fn asked_for_as_it_must_be_or_not_at_all() {
-    let data = open();
-    let good = details("continuous")[0].clone();
+    let data = start_open_server();
+    let good = authorization_details("continuous")[0].clone();
     let mut bad = Vec::new();
     for (pointer, value) in [
         ("/type", json!("other")),
@@ -325,16 +332,16 @@ fn asked_for_as_it_must_be_or_not_at_all() {
         bad.push(detail);
     }
     for detail in bad {
-        let pushed = post(
+        let pushed = post_json(
             &data,
             "/oauth/par",
             &json!({"client_id": "longview", "authorization_details": [detail]}),
         );
         let refused = match pushed.status {
-            // What only the owner's page can tell is told there.
+            // An error that only the owner's page can detect is reported there.
             201 => {
                 let request_uri = pushed.json()["request_uri"].clone();
-                post(
+                post_json(
                     &data,
                     "/consent/review",
                     &json!({"request_uri": request_uri}),
@@ -348,7 +355,7 @@ fn asked_for_as_it_must_be_or_not_at_all() {
             refused.text()
         );
     }
-    let pushed = post(
+    let pushed = post_json(
         &data,
         "/oauth/par",
         &json!({"client_id": "nobody", "authorization_details": [good]}),
@@ -360,16 +367,16 @@ fn asked_for_as_it_must_be_or_not_at_all() {
 }
 
 #[test]
-fn a_pushed_request_gives_a_token_to_whoever_approves() {
-    let data = open();
-    let pushed = ok(
+fn a_pushed_request_gives_a_token_once_approved() {
+    let data = start_open_server();
+    let pushed = post_json_ok(
         &data,
         "/oauth/par",
-        &json!({"client_id": "longview", "authorization_details": details("single_use")}),
+        &json!({"client_id": "longview", "authorization_details": authorization_details("single_use")}),
     );
     assert_eq!(pushed["expires_in"], 300);
     let request_uri = pushed["request_uri"].as_str().unwrap();
-    let stale = post(
+    let stale = post_json(
         &data,
         "/consent/approve",
         &json!({"request_uri": request_uri}),
@@ -378,14 +385,14 @@ fn a_pushed_request_gives_a_token_to_whoever_approves() {
         (stale.status, stale.json()["error"]["code"].as_str()),
         (400, Some("invalid_request"))
     );
-    let given = approve(&data, request_uri).json();
+    let given = approve_request(&data, request_uri).json();
     assert_eq!(given["grant"]["access_mode"], "single_use");
     assert!(given["grant_id"].as_str().unwrap().starts_with("grt_"));
-    data.ok(
+    data.get_ok(
         given["token"].as_str().unwrap(),
         "/v1/streams/messages/records",
     );
-    let again = post(
+    let again = post_json(
         &data,
         "/consent/approve",
         &json!({"request_uri": request_uri, "approval_review_revision": "x"}),
@@ -394,18 +401,18 @@ fn a_pushed_request_gives_a_token_to_whoever_approves() {
         (again.status, again.json()["error"]["code"].as_str()),
         (409, Some("approval_conflict"))
     );
-    // A no is a no.
-    let pushed = ok(
+    // A denied request yields no token.
+    let pushed = post_json_ok(
         &data,
         "/oauth/par",
-        &json!({"client_id": "longview", "authorization_details": details("single_use")}),
+        &json!({"client_id": "longview", "authorization_details": authorization_details("single_use")}),
     );
-    ok(
+    post_json_ok(
         &data,
         "/consent/deny",
         &json!({"request_uri": pushed["request_uri"]}),
     );
-    let after = post(
+    let after = post_json(
         &data,
         "/consent/review",
         &json!({"request_uri": pushed["request_uri"]}),
@@ -415,43 +422,43 @@ fn a_pushed_request_gives_a_token_to_whoever_approves() {
 
 #[test]
 fn revoking_ends_an_open_cursor_at_the_next_read() {
-    let data = open();
-    let pushed = ok(
+    let data = start_open_server();
+    let pushed = post_json_ok(
         &data,
         "/oauth/par",
-        &json!({"client_id": "longview", "authorization_details": details("continuous")}),
+        &json!({"client_id": "longview", "authorization_details": authorization_details("continuous")}),
     );
-    let given = approve(&data, pushed["request_uri"].as_str().unwrap()).json();
+    let given = approve_request(&data, pushed["request_uri"].as_str().unwrap()).json();
     let (token, grant) = (
         given["token"].as_str().unwrap(),
         given["grant_id"].as_str().unwrap(),
     );
-    let page = data.ok(token, "/v1/streams/messages/records?limit=2");
+    let page = data.get_ok(token, "/v1/streams/messages/records?limit=2");
     let next = format!(
         "/v1/streams/messages/records?limit=2&cursor={}",
         page["next_cursor"].as_str().unwrap()
     );
-    data.ok(token, &next);
-    // Another client cannot; its own client can.
-    let other = data.grant(&["--streams", "messages"]);
+    data.get_ok(token, &next);
+    // Only the client that holds the grant can revoke it.
+    let other = data.issue_grant(&["--streams", "messages"]);
     let path = format!("/grants/{grant}/revoke");
-    assert_eq!(data.ask(&other, "POST", &path, "").status, 403);
+    assert_eq!(data.request(&other, "POST", &path, "").status, 403);
     assert_eq!(
-        data.ask(token, "POST", &path, "").json(),
+        data.request(token, "POST", &path, "").json(),
         json!({"revoked": true})
     );
     assert_eq!(
-        data.refused(token, &next),
+        data.get_error(token, &next),
         (403, "grant_revoked".to_owned())
     );
 }
 
 #[test]
 fn a_device_gets_an_owners_token_that_no_agent_path_takes() {
-    let data = open();
+    let data = start_open_server();
     let device = data
         .server
-        .post(form(
+        .fetch(form_request(
             "/oauth/device_authorization",
             &[("client_id", "cli_longview")],
         ))
@@ -461,7 +468,7 @@ fn a_device_gets_an_owners_token_that_no_agent_path_takes() {
         (Some(300), Some(1))
     );
     let poll = || {
-        data.server.post(form(
+        data.server.fetch(form_request(
             "/oauth/token",
             &[
                 ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
@@ -472,24 +479,24 @@ fn a_device_gets_an_owners_token_that_no_agent_path_takes() {
     };
     assert_eq!(poll().json()["error"], "authorization_pending");
     assert_eq!(poll().json()["error"], "slow_down");
-    let wrong = data.server.post(form(
+    let wrong = data.server.fetch(form_request(
         "/device/approve",
         &[("user_code", "BBBB-BBBB"), ("subject_id", "owner_local")],
     ));
     assert_eq!(wrong.status, 400);
     let user_code = device["user_code"].as_str().unwrap();
-    let done = data.server.post(form(
+    let done = data.server.fetch(form_request(
         "/device/approve",
         &[("user_code", user_code), ("subject_id", "owner_local")],
     ));
     assert_eq!(done.status, 200, "{}", done.text());
     let given = poll().json();
     let token = given["access_token"].as_str().unwrap();
-    data.ok(token, "/v1/connections");
-    // Not for agents: the door of MCP refuses it, and says what is meant for them.
+    data.get_ok(token, "/v1/connections");
+    // An owner token is refused at `/mcp`, and the error names the right kind of token.
     let refused = data
         .server
-        .post(modern(1, "tools/list", json!({})).bearer(token));
+        .fetch(modern_request(1, "tools/list", json!({})).bearer(token));
     assert_eq!(
         (refused.status, refused.json()["error"]["code"].as_str()),
         (403, Some("permission_error"))
@@ -497,69 +504,72 @@ fn a_device_gets_an_owners_token_that_no_agent_path_takes() {
 }
 
 #[test]
-fn an_agent_comes_through_the_door_with_the_token_of_a_grant_until_it_is_revoked() {
-    let data = open();
-    let pushed = ok(
+fn an_agent_uses_mcp_with_the_token_of_a_grant_until_it_is_revoked() {
+    let data = start_open_server();
+    let pushed = post_json_ok(
         &data,
         "/oauth/par",
-        &json!({"client_id": "longview", "authorization_details": details("continuous")}),
+        &json!({"client_id": "longview", "authorization_details": authorization_details("continuous")}),
     );
-    let given = approve(&data, pushed["request_uri"].as_str().unwrap()).json();
+    let given = approve_request(&data, pushed["request_uri"].as_str().unwrap()).json();
     let token = given["token"].as_str().unwrap();
-    let schema =
-        || modern(1, "tools/call", json!({"name": "schema", "arguments": {}})).bearer(token);
-    let reply = data.server.post(schema()).json();
+    let schema = || {
+        modern_request(1, "tools/call", json!({"name": "schema", "arguments": {}})).bearer(token)
+    };
+    let reply = data.server.fetch(schema()).json();
     let bearer = &reply["result"]["structuredContent"]["data"]["bearer"];
     assert_eq!(bearer["client_id"], "longview");
     assert_eq!(bearer["grant_id"], given["grant_id"]);
-    data.ask(
-        &data.owner,
+    data.request(
+        &data.owner_token,
         "POST",
         &format!("/grants/{}/revoke", given["grant_id"].as_str().unwrap()),
         "",
     );
-    assert_eq!(data.server.post(schema()).status, 401);
+    assert_eq!(data.server.fetch(schema()).status, 401);
 }
 
 #[test]
 fn what_was_approved_survives_a_kill_at_every_step() {
-    let mut data = open();
-    let client = register(&data);
-    let restart = |data: &mut Data| {
+    let mut data = start_open_server();
+    let client = register_client(&data);
+    let restart = |data: &mut PersonalDataFixture| {
         data.server.kill();
-        data.server = Server::at(&data.sandbox, &data.server.address, &["--dev"]);
+        data.server = ServerProcess::start_at(&data.sandbox, &data.server.address, &["--dev"]);
     };
     restart(&mut data);
-    let details = details("continuous").to_string();
-    let sent = data
-        .server
-        .get(&authorize(&client, &[("authorization_details", &details)]));
-    let request_uri = query(sent.header("location").unwrap(), "request_uri").unwrap();
+    let details = authorization_details("continuous").to_string();
+    let sent = data.server.get(&authorize_url(
+        &client,
+        &[("authorization_details", &details)],
+    ));
+    let request_uri = query_param(sent.header("location").unwrap(), "request_uri").unwrap();
     restart(&mut data);
-    let review = ok(
+    let review = post_json_ok(
         &data,
         "/consent/review",
         &json!({"request_uri": request_uri}),
     );
     restart(&mut data);
     let approval = json!({"request_uri": request_uri, "approval_review_revision": review["approval_review_revision"]});
-    let back = post(&data, "/consent/approve", &approval);
-    let code = query(back.header("location").unwrap(), "code").unwrap();
+    let back = post_json(&data, "/consent/approve", &approval);
+    let code = query_param(back.header("location").unwrap(), "code").unwrap();
     restart(&mut data);
-    let again = post(&data, "/consent/approve", &approval);
+    let again = post_json(&data, "/consent/approve", &approval);
     assert_eq!(again.json()["error"]["code"], "approval_conflict", "once");
-    let given = redeem(&data, &code, &client, REDIRECT, VERIFIER).json();
+    let given = redeem_code(&data, &code, &client, REDIRECT, VERIFIER).json();
     restart(&mut data);
     let token = given["access_token"].as_str().unwrap();
-    data.ok(token, "/v1/streams/messages/records");
-    let next = refresh(&data, given["refresh_token"].as_str().unwrap(), &client).json();
+    data.get_ok(token, "/v1/streams/messages/records");
+    let next =
+        redeem_refresh_token(&data, given["refresh_token"].as_str().unwrap(), &client).json();
     restart(&mut data);
-    data.ok(
+    data.get_ok(
         next["access_token"].as_str().unwrap(),
         "/v1/streams/messages/records",
     );
     let listed: Value =
-        serde_json::from_str(&data.sandbox.ok(&["pdpp", "grant", "list", "--json"])).unwrap();
+        serde_json::from_str(&data.sandbox.run_ok(&["pdpp", "grant", "list", "--json"])).unwrap();
     assert_eq!(
         listed.as_array().unwrap().len(),
         1,
@@ -569,33 +579,35 @@ fn what_was_approved_survives_a_kill_at_every_step() {
 
 #[test]
 fn a_kill_in_the_middle_of_an_approval_leaves_it_decided_or_not() {
-    let mut data = open();
+    let mut data = start_open_server();
     let mut decided = 0;
     for round in 0..12u64 {
-        let pushed = ok(
+        let pushed = post_json_ok(
             &data,
             "/oauth/par",
-            &json!({"client_id": "longview", "authorization_details": details("continuous")}),
+            &json!({"client_id": "longview", "authorization_details": authorization_details("continuous")}),
         );
         let request_uri = pushed["request_uri"].clone();
-        let review = ok(
+        let review = post_json_ok(
             &data,
             "/consent/review",
             &json!({"request_uri": request_uri}),
         );
         let approval = json!({"request_uri": request_uri, "approval_review_revision": review["approval_review_revision"]});
-        data.server.begin_and_wait(
-            &object("/consent/approve", &approval),
+        data.server.send_without_reading(
+            &json_request("/consent/approve", &approval),
             std::time::Duration::from_micros(round * 300),
         );
         data.server.kill();
-        data.server = Server::at(&data.sandbox, &data.server.address, &["--dev"]);
+        data.server = ServerProcess::start_at(&data.sandbox, &data.server.address, &["--dev"]);
         let listed: Value =
-            serde_json::from_str(&data.sandbox.ok(&["pdpp", "grant", "list", "--json"])).unwrap();
+            serde_json::from_str(&data.sandbox.run_ok(&["pdpp", "grant", "list", "--json"]))
+                .unwrap();
         let before = listed.as_array().unwrap().len();
-        let again = post(&data, "/consent/approve", &approval);
+        let again = post_json(&data, "/consent/approve", &approval);
         let listed: Value =
-            serde_json::from_str(&data.sandbox.ok(&["pdpp", "grant", "list", "--json"])).unwrap();
+            serde_json::from_str(&data.sandbox.run_ok(&["pdpp", "grant", "list", "--json"]))
+                .unwrap();
         let after = listed.as_array().unwrap().len();
         decided += 1;
         assert_eq!(after, decided, "one grant for one approval");
@@ -609,12 +621,12 @@ fn a_kill_in_the_middle_of_an_approval_leaves_it_decided_or_not() {
 
 #[test]
 fn a_device_for_an_agent_gets_what_was_asked_for_or_what_the_owner_picks() {
-    let data = open();
+    let data = start_open_server();
     let resource = format!("http://{}/mcp", data.server.address);
-    let details = details("continuous").to_string();
+    let details = authorization_details("continuous").to_string();
     let begin = |pairs: &[(&str, &str)]| {
         data.server
-            .post(form("/oauth/device_authorization", pairs))
+            .fetch(form_request("/oauth/device_authorization", pairs))
             .json()
     };
     let poll = |device: &Value| {
@@ -625,7 +637,9 @@ fn a_device_for_an_agent_gets_what_was_asked_for_or_what_the_owner_picks() {
             ("device_code", code),
             ("client_id", "pdpp_cli"),
         ];
-        data.server.post(form("/oauth/token", &pairs)).json()
+        data.server
+            .fetch(form_request("/oauth/token", &pairs))
+            .json()
     };
     let asked = begin(&[
         ("client_id", "pdpp_cli"),
@@ -635,20 +649,20 @@ fn a_device_for_an_agent_gets_what_was_asked_for_or_what_the_owner_picks() {
     let user_code = asked["user_code"].as_str().unwrap();
     let done = data
         .server
-        .post(form("/device/approve", &[("user_code", user_code)]));
+        .fetch(form_request("/device/approve", &[("user_code", user_code)]));
     assert_eq!(done.json()["status"], "approved", "{}", done.text());
     let given = poll(&asked);
     assert!(
         given["grant_id"].as_str().unwrap().starts_with("grt_"),
         "{given}"
     );
-    data.ok(
+    data.get_ok(
         given["access_token"].as_str().unwrap(),
         "/v1/streams/messages/records",
     );
 
     let picked = begin(&[("client_id", "pdpp_cli"), ("resource", &resource)]);
-    let refused = data.server.post(form(
+    let refused = data.server.fetch(form_request(
         "/device/approve",
         &[("user_code", picked["user_code"].as_str().unwrap())],
     ));
@@ -667,12 +681,12 @@ fn a_device_for_an_agent_gets_what_was_asked_for_or_what_the_owner_picks() {
 
 #[test]
 fn what_the_owner_narrows_is_narrowed_or_refused() {
-    let data = open();
+    let data = start_open_server();
     let wide = json!([{
         "type": "https://pdpp.dev/data-access", "source": {"id": "mail"}, "access_mode": "continuous",
         "purpose_code": "https://pdpp.dev/purpose/research", "streams": [{"name": "*"}],
     }]);
-    let pushed = ok(
+    let pushed = post_json_ok(
         &data,
         "/oauth/par",
         &json!({"client_id": "longview", "authorization_details": wide}),
@@ -682,7 +696,7 @@ fn what_the_owner_narrows_is_narrowed_or_refused() {
         body.as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        post(&data, "/consent/review", &body)
+        post_json(&data, "/consent/review", &body)
     };
     for odd in [
         json!({"source_narrowing": {"0": {"days": "7"}}}),
@@ -698,7 +712,7 @@ fn what_the_owner_narrows_is_narrowed_or_refused() {
         let refused = review(&odd);
         assert_eq!(refused.status, 400, "{odd}: {}", refused.text());
     }
-    // What has no time is not given where time is limited.
+    // A stream without timestamps is not granted under a time limit.
     let dated =
         review(&json!({"source_narrowing": {"0": {"since": "2026-01-03", "days": 7}}})).json();
     let grant = &dated["approval_review"]["sources"][0]["grant"];
@@ -711,12 +725,12 @@ fn what_the_owner_narrows_is_narrowed_or_refused() {
 }
 
 #[test]
-fn nobody_asks_for_more_than_they_show() {
-    let data = open();
+fn a_request_cannot_exceed_what_the_owner_is_shown() {
+    let data = start_open_server();
     let push = |change: &dyn Fn(&mut Value)| {
-        let mut detail = details("continuous")[0].clone();
+        let mut detail = authorization_details("continuous")[0].clone();
         change(&mut detail);
-        post(
+        post_json(
             &data,
             "/oauth/par",
             &json!({"client_id": "longview", "authorization_details": [detail]}),
@@ -736,7 +750,7 @@ fn nobody_asks_for_more_than_they_show() {
     let loud =
         push(&|detail| detail["purpose_code"] = json!("https://pdpp.dev/purpose/AI_Training"))
             .json();
-    let review = post(
+    let review = post_json(
         &data,
         "/consent/review",
         &json!({"request_uri": loud["request_uri"]}),
@@ -747,27 +761,30 @@ fn nobody_asks_for_more_than_they_show() {
         "{}",
         review.text()
     );
-    // What is as long as a book is no request.
+    // An oversized request is refused.
     let keys: Vec<String> = (0..900).map(|n| format!("{n:0>60}")).collect();
     assert_eq!(
         push(&|detail| detail["streams"][0]["resources"] = json!(keys)).status,
         400
     );
-    // Several sources are no command's to ask for, and nobody new asks to be the owner.
-    let both = json!([details("continuous")[0], details("continuous")[0]]);
-    let pushed = ok(
+    // `/agent-connect` is refused for several sources, and a new client cannot request owner access.
+    let both = json!([
+        authorization_details("continuous")[0],
+        authorization_details("continuous")[0]
+    ]);
+    let pushed = post_json_ok(
         &data,
         "/oauth/par",
         &json!({"client_id": "longview", "authorization_details": both}),
     );
-    let batch = post(
+    let batch = post_json(
         &data,
         "/agent-connect",
         &json!({"client_id": "longview", "request_uri": pushed["request_uri"]}),
     );
     assert_eq!(batch.status, 400);
-    let client = register(&data);
-    let device = data.server.post(form(
+    let client = register_client(&data);
+    let device = data.server.fetch(form_request(
         "/oauth/device_authorization",
         &[("client_id", &client)],
     ));
@@ -776,15 +793,15 @@ fn nobody_asks_for_more_than_they_show() {
 
 #[test]
 fn where_there_is_data_an_agent_is_told_how_to_ask_for_it() {
-    let data = Data::start(&[]);
-    let tools = || modern(1, "tools/list", json!({}));
+    let data = PersonalDataFixture::start(&[]);
+    let tools = || modern_request(1, "tools/list", json!({}));
     assert_eq!(
-        data.server.post(tools()).status,
+        data.server.fetch(tools()).status,
         200,
         "there is nothing to guard yet"
     );
-    data.connection("home");
-    let refused = data.server.post(tools());
+    data.create_connection("home");
+    let refused = data.server.fetch(tools());
     assert_eq!(refused.status, 401);
     assert!(
         refused

@@ -1,19 +1,19 @@
-//! No reply is larger than it may be, and no result larger than may be kept.
+//! Reply size limits and stored result size limits.
 
 use crate::sandbox::{Sandbox, run_with_input};
 
 #[test]
 fn replies_keep_to_their_budget_whatever_is_read() {
     let sandbox = Sandbox::new();
-    // Every character of this costs several bytes in JSON, twice over.
+    // Every character here needs several bytes in JSON, and more when escaped twice.
     let nasty = "\u{0}\"\\\u{1F980}\n".repeat(20_000);
-    let text = sandbox.store("text/plain", &nasty);
+    let text = sandbox.store_result("text/plain", &nasty);
     let rows =
         serde_json::json!({"rows": vec!["\u{0}\"\\\u{1F980}\n".repeat(60); 300]}).to_string();
-    let json = sandbox.store("application/json", rows);
+    let json = sandbox.store_result("application/json", rows);
     let name = "n".repeat(900);
     let odd = serde_json::json!({&name: &nasty}).to_string();
-    let odd = sandbox.store("application/json", odd);
+    let odd = sandbox.store_result("application/json", odd);
     for max_bytes in [4_000, 10_000, 50_000] {
         let set = format!("reply.max_bytes={max_bytes}");
         for args in [
@@ -37,7 +37,7 @@ fn replies_keep_to_their_budget_whatever_is_read() {
         ] {
             let mut all = vec!["--set", &set, "result", "read", "--as", "reply"];
             all.extend(&args);
-            let reply = sandbox.ok(&all);
+            let reply = sandbox.run_ok(&all);
             let reply = reply.trim_end();
             assert!(
                 reply.len() <= max_bytes,
@@ -66,7 +66,7 @@ fn a_result_that_is_too_large_is_refused_and_leaves_nothing() {
         "{}",
         ran.stderr
     );
-    assert_eq!(sandbox.ok(&["result", "list"]), "");
+    assert_eq!(sandbox.run_ok(&["result", "list"]), "");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn what_does_not_fit_at_all_is_said_with_the_budget_it_did_not_fit() {
     let sandbox = Sandbox::new();
     let name = "n".repeat(3_000);
     let document = serde_json::json!({&name: "x".repeat(9_000)}).to_string();
-    let odd = sandbox.store("application/json", document);
+    let odd = sandbox.store_result("application/json", document);
     let refused = sandbox.run(&[
         "--set",
         "reply.max_bytes=4000",
@@ -85,18 +85,18 @@ fn what_does_not_fit_at_all_is_said_with_the_budget_it_did_not_fit() {
         &name,
     ]);
     assert_eq!(refused.status, 73);
-    // Where it is all in what stands around the text, that is found out at once and not byte by byte.
+    // If the fixed parts alone exceed the budget, that is detected at once and not byte by byte.
     let name = format!("{}aaaa", "\"".repeat(4_102));
     let pad = vec![[1]; 300_000];
     let document = serde_json::json!({"pad": pad, &name: "x"}).to_string();
-    let odd = sandbox.store("application/json", document);
+    let odd = sandbox.store_result("application/json", document);
     let path = format!("[{}]", serde_json::json!(name));
     let started = std::time::Instant::now();
     sandbox.run(&["result", "read", "--as", "reply", &odd, "--path", &path]);
     assert!(started.elapsed().as_secs() < 30, "it does not hang");
     insta::assert_snapshot!(refused.stderr, @r"
     error[budget_too_small]: a budget of 4000 bytes does not hold the smallest reply
-      next: allow a larger reply: reply.max_bytes
+      next: allow a larger reply with the setting reply.max_bytes
     ");
 }
 
@@ -113,7 +113,7 @@ fn memory_does_not_grow_with_the_result() {
     );
     assert!(storing < 48 << 10, "storing took {storing} KiB");
     let list: serde_json::Value =
-        serde_json::from_str(&sandbox.ok(&["result", "list", "--json"])).unwrap();
+        serde_json::from_str(&sandbox.run_ok(&["result", "list", "--json"])).unwrap();
     let handle = list[0]["handle"].as_str().unwrap();
     for args in [
         ["--offset-chars", "150000000"],
@@ -126,9 +126,9 @@ fn memory_does_not_grow_with_the_result() {
     }
 }
 
-/// The most memory that is a process's own, watched while it lasts: it only rises.
+/// Returns the peak anonymous memory of a process, sampled while it runs.
 ///
-/// Pages of the store's map are the page cache's, so they do not count.
+/// Pages of the store's memory map belong to the page cache and do not count.
 #[cfg(target_os = "linux")]
 fn peak_kib(sandbox: &Sandbox, args: &[&str]) -> u64 {
     use std::process::Stdio;
@@ -146,9 +146,9 @@ fn peak_kib(sandbox: &Sandbox, args: &[&str]) -> u64 {
             .find_map(|line| line.strip_prefix("RssAnon:"));
         let kib = anonymous.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
         peak = peak.max(kib.unwrap_or(0));
-        // A process that has ended is still there until it is waited for, without memory.
+        // A process that has exited and is not reaped has no memory line.
         if child.try_wait().unwrap().is_some() {
-            // One that was over before anybody looked is looked at again.
+            // If the process exited before the first sample, run it again.
             return if peak > 0 {
                 peak
             } else {

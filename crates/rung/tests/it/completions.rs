@@ -6,7 +6,7 @@ use crate::sandbox::Sandbox;
 fn every_shell_gets_completions() {
     let sandbox = Sandbox::new();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let script = sandbox.ok(&["completions", shell]);
+        let script = sandbox.run_ok(&["completions", shell]);
         for word in ["config", "result", "completions"] {
             assert!(script.contains(word), "{shell} does not know {word}");
         }
@@ -16,11 +16,11 @@ fn every_shell_gets_completions() {
 #[test]
 fn the_manual_page_has_every_command() {
     let sandbox = Sandbox::new();
-    let page = sandbox.ok(&["man"]);
+    let page = sandbox.run_ok(&["man"]);
     assert!(page.starts_with(".ie"), "it is roff");
     assert!(page.contains("Exit status"), "it says what a status means");
 
-    sandbox.ok(&["man", "pages"]);
+    sandbox.run_ok(&["man", "pages"]);
     let pages = std::fs::read_dir(sandbox.home().join("project/pages")).unwrap();
     let mut names: Vec<String> = pages
         .map(|page| page.unwrap().file_name().into_string().unwrap())

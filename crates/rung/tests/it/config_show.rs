@@ -1,10 +1,10 @@
-//! Five layers, and the origin of every value.
+//! Five configuration layers, and the origin of every value.
 
 use serde_json::Value;
 
 use crate::sandbox::{Sandbox, run};
 
-fn shown(sandbox: &Sandbox, args: &[&str], variables: &[(&str, &str)]) -> Value {
+fn show_config(sandbox: &Sandbox, args: &[&str], variables: &[(&str, &str)]) -> Value {
     let mut command = sandbox.command();
     command.args(args).args(["config", "show", "--json"]);
     command.envs(variables.iter().copied());
@@ -13,7 +13,7 @@ fn shown(sandbox: &Sandbox, args: &[&str], variables: &[(&str, &str)]) -> Value 
     serde_json::from_str(&ran.stdout).unwrap()
 }
 
-fn setting<'v>(shown: &'v Value, key: &str) -> (&'v Value, &'v str) {
+fn find_setting<'v>(shown: &'v Value, key: &str) -> (&'v Value, &'v str) {
     let settings = shown["settings"].as_array().unwrap();
     let found = settings
         .iter()
@@ -27,9 +27,9 @@ fn each_layer_overrides_the_one_below() {
     let sandbox = Sandbox::new();
     let key = "reply.max_bytes";
     let value = |args: &[&str], variables: &[(&str, &str)]| {
-        let shown = shown(&sandbox, args, variables);
-        let (value, origin) = setting(&shown, key);
-        (value.as_u64().unwrap(), sandbox.filtered(origin))
+        let shown = show_config(&sandbox, args, variables);
+        let (value, origin) = find_setting(&shown, key);
+        (value.as_u64().unwrap(), sandbox.normalize_output(origin))
     };
     assert_eq!(value(&[], &[]), (50_000, "default".to_owned()));
     sandbox.write(
@@ -57,7 +57,7 @@ fn the_table_is_for_people() {
         ".config/rung/config.toml",
         "[sources.notes]\ndir = \"notes\"\n",
     );
-    let shown = sandbox.ok(&["--home", "elsewhere", "config", "show"]);
+    let shown = sandbox.run_ok(&["--home", "elsewhere", "config", "show"]);
     let columns: Vec<_> = shown
         .lines()
         .map(|line| line.find("127").or(line.find("VALUE")))
@@ -68,9 +68,13 @@ fn the_table_is_for_people() {
         listen,
         "columns stand under each other"
     );
-    // How wide they are depends on where the test runs.
+    // Column widths depend on the path of the test folder.
     let cells = |line: &str| line.split_whitespace().collect::<Vec<_>>().join("  ");
-    let rows: Vec<String> = sandbox.filtered(&shown).lines().map(cells).collect();
+    let rows: Vec<String> = sandbox
+        .normalize_output(&shown)
+        .lines()
+        .map(cells)
+        .collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
     SETTING  VALUE  FROM
     db.max_bytes  524288  default
@@ -99,8 +103,8 @@ fn the_data_folder_is_the_platforms_by_default() {
         .env_remove("RUNG_HOME")
         .args(["config", "show", "--json"]);
     let shown: Value = serde_json::from_str(&run(&mut command).stdout).unwrap();
-    let (home, origin) = setting(&shown, "home");
-    let home = sandbox.filtered(home.as_str().unwrap());
+    let (home, origin) = find_setting(&shown, "home");
+    let home = sandbox.normalize_output(home.as_str().unwrap());
     assert_eq!(
         (home.as_str(), origin),
         ("[ROOT]/home/.local/share/rung", "default")
@@ -114,7 +118,7 @@ fn unknown_and_wrong_settings_are_refused_where_they_stand() {
         sandbox.write("project/rung.toml", text);
         let ran = sandbox.run(&["config", "show"]);
         assert_eq!(ran.status, 64, "{text}");
-        sandbox.filtered(&ran.stderr)
+        sandbox.normalize_output(&ran.stderr)
     };
     insta::assert_snapshot!(refused("\n[reply]\nmax_byte = 1\n"), @r"
     error[unknown_setting]: [ROOT]/home/project/rung.toml:3: no setting is named `reply.max_byte`
@@ -122,7 +126,7 @@ fn unknown_and_wrong_settings_are_refused_where_they_stand() {
     ");
     insta::assert_snapshot!(refused("[nonsense]\n"), @r"
     error[unknown_setting]: [ROOT]/home/project/rung.toml:1: no setting is named `nonsense`
-      next: there are databases.*.dir, databases.*.mode, databases.*.open_to, databases.*.store, db.max_bytes, db.max_items, embeddings.*.dimensions, embeddings.*.dir, embeddings.*.document_prefix, embeddings.*.key_env, embeddings.*.key_file, embeddings.*.model, embeddings.*.query_prefix, embeddings.*.timeout_s, embeddings.*.url, gateway.idle_s, gateway.open_to, gateway.registry, gateway.start_s, home, listen, log, records.history, records.max_body_bytes, records.postgres, records.strict, reply.max_bytes, results.max_bytes, results.ttl_s, roots, sources.*.command, sources.*.dir, sources.*.off, sources.*.url
+      next: choose one of: databases.*.dir, databases.*.mode, databases.*.open_to, databases.*.store, db.max_bytes, db.max_items, embeddings.*.dimensions, embeddings.*.dir, embeddings.*.document_prefix, embeddings.*.key_env, embeddings.*.key_file, embeddings.*.model, embeddings.*.query_prefix, embeddings.*.timeout_s, embeddings.*.url, gateway.idle_s, gateway.open_to, gateway.registry, gateway.start_s, home, listen, log, records.history, records.max_body_bytes, records.postgres, records.strict, reply.max_bytes, results.max_bytes, results.ttl_s, roots, sources.*.command, sources.*.dir, sources.*.off, sources.*.url
     ");
     insta::assert_snapshot!(refused("\"reply.max_bytes\" = 5000\n"), @r#"
     error[unknown_setting]: [ROOT]/home/project/rung.toml:1: no setting is named `\"reply.max_bytes\"`
@@ -131,8 +135,8 @@ fn unknown_and_wrong_settings_are_refused_where_they_stand() {
     let hidden = refused("[sources.\"a\\u001b[2K\"]\nurl = \"https://x\"\n");
     insta::assert_snapshot!(hidden.lines().next().unwrap(), @r"error[unknown_setting]: [ROOT]/home/project/rung.toml:1: no setting is named `sources.a\u{1b}[2K`");
     insta::assert_snapshot!(refused("reply.max_bytes = \"lots\"\n"), @"error[invalid_setting]: [ROOT]/home/project/rung.toml:1: `reply.max_bytes` must be a whole number from 4000 to 1073741824");
-    insta::assert_snapshot!(refused("[sources.x]\ncommand = \"npx thing\"\n"), @r#"error[invalid_setting]: [ROOT]/home/project/rung.toml:2: `sources.x.command` must be a list of words, as ["npx", "-y", "a-server"]"#);
-    insta::assert_snapshot!(refused("listen = 7663\n"), @"error[invalid_setting]: [ROOT]/home/project/rung.toml:1: `listen` must be an address and a port");
+    insta::assert_snapshot!(refused("[sources.x]\ncommand = \"npx thing\"\n"), @r#"error[invalid_setting]: [ROOT]/home/project/rung.toml:2: `sources.x.command` must be a list of words, such as ["npx", "-y", "a-server"]"#);
+    insta::assert_snapshot!(refused("listen = 7663\n"), @"error[invalid_setting]: [ROOT]/home/project/rung.toml:1: `listen` must be a host and a port, such as 127.0.0.1:7663 or localhost:7663");
     let broken = refused("a = \n");
     assert!(
         broken.starts_with("error[invalid_setting]: [ROOT]/home/project/rung.toml:1: "),
@@ -140,17 +144,21 @@ fn unknown_and_wrong_settings_are_refused_where_they_stand() {
     );
     let large = refused(&"# much\n".repeat(200_000));
     assert!(
-        large.contains("it is not a file of at most 1 MiB"),
+        large.contains("it must be a regular file of at most 1 MiB"),
         "{large}"
     );
 
     let file = sandbox.home().join("project/rung.toml");
     std::fs::remove_file(&file).unwrap();
-    // A pipe that nobody writes to would be waited for forever.
+    // Opening a pipe without a writer would block forever.
     let status = std::process::Command::new("mkfifo").arg(&file).status();
     assert!(status.unwrap().success());
     let ran = sandbox.run(&["config", "show"]);
-    assert!(ran.stderr.contains("it is not a file"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("it must be a regular file"),
+        "{}",
+        ran.stderr
+    );
     std::fs::remove_file(&file).unwrap();
 
     let with = |name: &str, value: &std::ffi::OsStr| {
@@ -161,7 +169,7 @@ fn unknown_and_wrong_settings_are_refused_where_they_stand() {
     error[unknown_setting]: no variable is named `RUNG_RESULTS_TTL`
       next: did you mean `RUNG_RESULTS_TTL_S`?
     ");
-    insta::assert_snapshot!(with("RUNG_LISTEN", "7663".as_ref()), @"error[invalid_setting]: RUNG_LISTEN must be an address and a port, as 127.0.0.1:7663");
+    insta::assert_snapshot!(with("RUNG_LISTEN", "7663".as_ref()), @"error[invalid_setting]: RUNG_LISTEN must be a host and a port, such as 127.0.0.1:7663 or localhost:7663");
     let not_text = std::os::unix::ffi::OsStrExt::from_bytes(b"/tmp/\xff");
     insta::assert_snapshot!(with("RUNG_HOME", not_text), @"error[invalid_setting]: RUNG_HOME must be UTF-8");
     let ran = sandbox.run(&["--set", "results.ttl_s=0", "config", "show"]);
@@ -176,8 +184,8 @@ fn folders_are_where_they_are_said_to_be() {
         "roots = [\"near\", \"~/far\", \"/abs\"]\n",
     );
     let roots = |variables: &[(&str, &str)]| {
-        let shown = shown(&sandbox, &[], variables);
-        sandbox.filtered(&setting(&shown, "roots").0.to_string())
+        let shown = show_config(&sandbox, &[], variables);
+        sandbox.normalize_output(&find_setting(&shown, "roots").0.to_string())
     };
     assert_eq!(
         roots(&[]),
@@ -200,7 +208,7 @@ fn the_nearest_project_file_counts_and_none_above_home() {
             .current_dir(sandbox.home().join(folder))
             .args(["config", "show", "--json"]);
         let shown: Value = serde_json::from_str(&run(&mut command).stdout).unwrap();
-        setting(&shown, "reply.max_bytes").0.as_u64().unwrap()
+        find_setting(&shown, "reply.max_bytes").0.as_u64().unwrap()
     };
     assert_eq!(
         at("project/sub"),

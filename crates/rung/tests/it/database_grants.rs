@@ -1,9 +1,9 @@
-//! Databases that the settings name, for whoever a grant names them to.
+//! Named databases of the settings, as grants open them to callers.
 
 use serde_json::{Value, json};
 
-use crate::database_tools::Client;
-use crate::http::{Server, modern};
+use crate::database_tools::DbMcpClient;
+use crate::http::{ServerProcess, modern_request};
 use crate::sandbox::Sandbox;
 
 const SETTINGS: &str = r#"
@@ -34,34 +34,34 @@ const SCHEMA: &str =
 const PEOPLE: &str = r#"[{:db/id 1 :person/name "Ada of the red house" :person/salary 10 :private/diary "the red secret of Ada"}
     {:db/id 2 :person/name "Bob" :person/friend 1 :person/salary 20 :private/diary "nothing red here"}]"#;
 
-/// Somebody who calls tools over HTTP.
-struct Caller<'s> {
-    server: &'s Server,
+/// A caller over HTTP.
+struct GrantCaller<'s> {
+    server: &'s ServerProcess,
     token: Option<String>,
 }
 
-impl Caller<'_> {
-    fn ask(&self, method: &str, params: Value) -> Value {
-        let request = modern(1, method, params);
+impl GrantCaller<'_> {
+    fn request(&self, method: &str, params: Value) -> Value {
+        let request = modern_request(1, method, params);
         let request = match &self.token {
             Some(token) => request.bearer(token),
             None => request,
         };
-        let reply = self.server.post(request);
+        let reply = self.server.fetch(request);
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply.json()
     }
 
     fn tools(&self) -> Vec<String> {
-        let listed = self.ask("tools/list", json!({}));
+        let listed = self.request("tools/list", json!({}));
         let tools = listed["result"]["tools"].as_array().unwrap().clone();
         let names = tools.iter().map(|tool| tool["name"].as_str().unwrap());
         names.map(str::to_owned).collect()
     }
 
-    /// What a tool gives; or what it says of its failure.
+    /// Calls a tool. Returns its structured content, or the text of its error.
     fn call(&self, name: &str, arguments: &Value) -> Result<Value, String> {
-        let answer = self.ask("tools/call", json!({"name": name, "arguments": arguments}));
+        let answer = self.request("tools/call", json!({"name": name, "arguments": arguments}));
         let result = &answer["result"];
         let structured = result["structuredContent"].clone();
         if result["isError"] == true || !structured.is_object() {
@@ -76,8 +76,8 @@ impl Caller<'_> {
     }
 }
 
-/// A place with databases that are named, and a program that serves them.
-fn place() -> Sandbox {
+/// A sandbox with databases and settings that name them.
+fn sandbox_with_databases() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write(".config/rung/config.toml", SETTINGS);
     for (folder, schema, facts) in [
@@ -87,22 +87,22 @@ fn place() -> Sandbox {
     ] {
         let folder = sandbox.home().join(".config/rung").join(folder);
         let folder = folder.to_str().unwrap();
-        sandbox.ok(&["db", "transact", folder, facts, "--schema", schema]);
+        sandbox.run_ok(&["db", "transact", folder, facts, "--schema", schema]);
     }
     sandbox
 }
 
-fn token(sandbox: &Sandbox, name: &str, grant: Option<&str>) -> String {
+fn create_token(sandbox: &Sandbox, name: &str, grant: Option<&str>) -> String {
     let mut args = vec!["token", "new", name];
     let file = grant.map(|grant| sandbox.write("grant.toml", grant));
     let file = file.as_ref().map(|file| file.to_str().unwrap());
     if let Some(file) = file {
         args.extend(["--grant", file]);
     }
-    sandbox.ok(&args).trim().to_owned()
+    sandbox.run_ok(&args).trim().to_owned()
 }
 
-fn rows(answer: &Value) -> Vec<String> {
+fn result_rows(answer: &Value) -> Vec<String> {
     let rows = answer["result"]["~set"].as_array();
     let rows = rows.or_else(|| answer["result"].as_array()).unwrap();
     rows.iter().map(ToString::to_string).collect()
@@ -110,16 +110,16 @@ fn rows(answer: &Value) -> Vec<String> {
 
 #[test]
 fn a_grant_shows_its_attributes_and_no_others_whichever_way_they_are_asked_for() {
-    let sandbox = place();
-    let narrow = token(
+    let sandbox = sandbox_with_databases();
+    let narrow = create_token(
         &sandbox,
         "narrow",
         Some(
             "[[databases]]\nname = \"people\"\nattributes = [\"person/name\", \"person/friend\"]\n",
         ),
     );
-    let server = Server::start(&sandbox, &[]);
-    let caller = Caller {
+    let server = ServerProcess::start(&sandbox, &[]);
+    let caller = GrantCaller {
         server: &server,
         token: Some(narrow),
     };
@@ -133,12 +133,12 @@ fn a_grant_shows_its_attributes_and_no_others_whichever_way_they_are_asked_for()
         let asked = json!({"database": id, "query": query});
         caller.call("datalevin_query", &asked).unwrap()
     };
-    // By name, by any attribute, by a value, by words, by a function, by a pattern.
-    assert!(rows(&ask("[:find ?e ?v :where [?e :person/salary ?v]]")).is_empty());
-    let all = rows(&ask("[:find ?e ?a ?v :where [?e ?a ?v]]"));
+    // By name, any attribute, value, full text, function and pattern.
+    assert!(result_rows(&ask("[:find ?e ?v :where [?e :person/salary ?v]]")).is_empty());
+    let all = result_rows(&ask("[:find ?e ?a ?v :where [?e ?a ?v]]"));
     assert_eq!(all.len(), 3, "{all:?}");
-    assert!(rows(&ask("[:find ?e ?a :where [?e ?a 20]]")).is_empty());
-    let found = rows(&ask(
+    assert!(result_rows(&ask("[:find ?e ?a :where [?e ?a 20]]")).is_empty());
+    let found = result_rows(&ask(
         "[:find ?e ?a ?v :where [(fulltext $ \"red\") [[?e ?a ?v]]]]",
     ));
     assert_eq!(found.len(), 1, "{found:?}");
@@ -210,7 +210,7 @@ fn a_grant_shows_its_attributes_and_no_others_whichever_way_they_are_asked_for()
     };
     assert_eq!(count(json!({"database": id})), 3);
     assert_eq!(count(json!({"database": id, "a": ":person/salary"})), 0);
-    // What is seen in part is not changed, nor opened in another way.
+    // A database that is visible in part can be neither changed nor opened as another kind.
     let change = json!({"database": id, "txData": [{":db/id": 1, ":person/name": "Eve"}]});
     let refused = caller.call("datalevin_transact", &change).unwrap_err();
     assert!(refused.contains(":writes-disabled"), "{refused}");
@@ -226,14 +226,14 @@ fn a_grant_shows_its_attributes_and_no_others_whichever_way_they_are_asked_for()
 }
 
 #[test]
-fn what_is_not_for_somebody_is_as_if_it_were_not_there() {
-    let sandbox = place();
+fn a_database_that_is_not_granted_is_as_if_absent() {
+    let sandbox = sandbox_with_databases();
     let grant = "[[databases]]\nname = \"films\"\n";
     let tokens = [
-        ("films", Some(token(&sandbox, "films", Some(grant)))),
-        ("plain", Some(token(&sandbox, "plain", None))),
+        ("films", Some(create_token(&sandbox, "films", Some(grant)))),
+        ("plain", Some(create_token(&sandbox, "plain", None))),
     ];
-    let server = Server::start(&sandbox, &["--dev"]);
+    let server = ServerProcess::start(&sandbox, &["--dev"]);
     let mut callers = tokens.to_vec();
     callers.push(("anybody", None));
     let expected = |name: &str| match name {
@@ -243,7 +243,7 @@ fn what_is_not_for_somebody_is_as_if_it_were_not_there() {
     };
     let mut ids = Vec::new();
     for (name, token) in callers {
-        let caller = Caller {
+        let caller = GrantCaller {
             server: &server,
             token,
         };
@@ -273,22 +273,22 @@ fn what_is_not_for_somebody_is_as_if_it_were_not_there() {
                 Err(refused) => assert!(refused.contains("rung.db_list"), "{refused}"),
             }
         }
-        // Where it lies is told to nobody.
+        // The folder of the database is not revealed.
         let known = caller.open(names[0]).unwrap();
         let told = caller
             .call("datalevin_open_database", &json!({"dir": names[0]}))
             .unwrap();
         assert_eq!(told["target"], names[0]);
         assert_eq!(told["database"], known.as_str());
-        // A server elsewhere is nobody's to name.
+        // Callers cannot open remote databases.
         let elsewhere = json!({"uri": "dtlv://u:p@127.0.0.1:1/x"});
         let refused = caller
             .call("datalevin_open_database", &elsewhere)
             .unwrap_err();
         assert!(!refused.contains("u:p"), "{refused}");
     }
-    // An id is good for whoever it was given to.
-    let other = Caller {
+    // An id is valid only for the caller that opened it.
+    let other = GrantCaller {
         server: &server,
         token: None,
     };
@@ -301,12 +301,12 @@ fn what_is_not_for_somebody_is_as_if_it_were_not_there() {
 
 #[test]
 fn a_token_that_is_granted_nothing_here_has_no_such_tools() {
-    let sandbox = place();
-    let caller = token(&sandbox, "cache", Some("[[databases]]\nname = \"cache\"\n"));
+    let sandbox = sandbox_with_databases();
+    let caller = create_token(&sandbox, "cache", Some("[[databases]]\nname = \"cache\"\n"));
     let config = SETTINGS.replace("[databases.cache]", "[databases.store]");
     sandbox.write(".config/rung/config.toml", config);
-    let server = Server::start(&sandbox, &[]);
-    let caller = Caller {
+    let server = ServerProcess::start(&sandbox, &[]);
+    let caller = GrantCaller {
         server: &server,
         token: Some(caller),
     };
@@ -333,17 +333,17 @@ fn a_token_that_is_granted_nothing_here_has_no_such_tools() {
 
 #[test]
 fn a_grant_to_write_writes_and_ends() {
-    let sandbox = place();
+    let sandbox = sandbox_with_databases();
     let grant = "expires = 2999-01-01\n[budget]\nreply_bytes = 6000\n\
                  [[databases]]\nname = \"people\"\nmode = \"write\"\n[[databases]]\nname = \"films\"\nmode = \"write\"\n\
                  [[databases]]\nname = \"cache\"\nmode = \"write\"\n";
-    let writer = token(&sandbox, "writer", Some(grant));
+    let writer = create_token(&sandbox, "writer", Some(grant));
     let over = grant.replace("2999", "2001");
-    let over = token(&sandbox, "over", Some(&over));
-    let server = Server::start(&sandbox, &[]);
-    let ended = modern(1, "tools/list", json!({})).bearer(&over);
-    assert_eq!(server.post(ended).status, 401);
-    let caller = Caller {
+    let over = create_token(&sandbox, "over", Some(&over));
+    let server = ServerProcess::start(&sandbox, &[]);
+    let ended = modern_request(1, "tools/list", json!({})).bearer(&over);
+    assert_eq!(server.fetch(ended).status, 401);
+    let caller = GrantCaller {
         server: &server,
         token: Some(writer),
     };
@@ -353,22 +353,23 @@ fn a_grant_to_write_writes_and_ends() {
         .collect();
     let change = json!({"database": people, "txData": facts});
     caller.call("datalevin_transact", &change).unwrap();
-    // The settings say that films are read.
+    // The settings open `films` for reading only.
     let films = caller.open("films").unwrap();
     let change = json!({"database": films, "txData": [{":film/title": "x"}]});
     let refused = caller.call("datalevin_transact", &change).unwrap_err();
     assert!(refused.contains(":writes-disabled"), "{refused}");
-    // No reply is longer than the grant says, and nothing is lost by that.
+    // A reply keeps to the limit of the grant, and the rest can be read on.
     let query = json!({"database": people, "query": "[:find ?n :where [_ :person/name ?n]]"});
     let params = json!({"name": "datalevin_query", "arguments": query});
-    let reply = server.post(modern(1, "tools/call", params).bearer(caller.token.as_ref().unwrap()));
+    let reply = server
+        .fetch(modern_request(1, "tools/call", params).bearer(caller.token.as_ref().unwrap()));
     assert!(reply.text().len() < 6_200, "{}", reply.text().len());
     let told = &reply.json()["result"]["structuredContent"];
     assert_eq!(told["meta"]["truncated"], true, "{told}");
     assert_eq!(told["meta"]["truncations"][0]["original"], 502);
     let read = caller.call("rung.read", &told["meta"]["next"]["arguments"]);
     assert!(read.is_ok(), "{read:?}");
-    // Tables of keys and values.
+    // Key-value tables.
     let kv = caller
         .call("datalevin_open_kv", &json!({"dir": "cache"}))
         .unwrap();
@@ -404,7 +405,7 @@ fn a_grant_to_write_writes_and_ends() {
 
 #[test]
 fn a_grant_that_cannot_hold_is_refused_with_the_reason() {
-    let sandbox = place();
+    let sandbox = sandbox_with_databases();
     for (grant, why) in [
         ("", "grants nothing"),
         ("[[databases]]\nname = \"peple\"\n", "people"),
@@ -431,16 +432,16 @@ fn a_grant_that_cannot_hold_is_refused_with_the_reason() {
         assert_ne!(ran.status, 0, "{grant}");
         assert!(ran.stderr.contains(why), "{grant}: {}", ran.stderr);
     }
-    assert_eq!(sandbox.ok(&["token", "list"]), "");
+    assert_eq!(sandbox.run_ok(&["token", "list"]), "");
 }
 
 #[test]
-fn whoever_runs_it_opens_what_the_settings_name() {
-    let sandbox = place();
+fn the_local_process_opens_what_the_settings_name() {
+    let sandbox = sandbox_with_databases();
     let mut command = sandbox.command();
     command.arg("mcp");
     let folder = sandbox.home().join("project");
-    let mut client = Client::of(&folder, command);
+    let mut client = DbMcpClient::spawn(&folder, command);
     let listed = client.call("rung.db_list", &json!({})).unwrap();
     assert_eq!(listed["result"].as_array().unwrap().len(), 4);
     let id = client.open(&json!({"dir": "people"}));
@@ -456,7 +457,7 @@ fn whoever_runs_it_opens_what_the_settings_name() {
     );
     assert_eq!(first["unique"], "identity");
     assert!(first["example"].is_string());
-    // What is not named is not opened, whoever asks.
+    // The local process too opens only named databases.
     let elsewhere = json!({"dir": sandbox.data()});
     assert_eq!(
         client.call("datalevin_open_database", &elsewhere),
@@ -472,16 +473,16 @@ fn whoever_runs_it_opens_what_the_settings_name() {
 
 #[test]
 fn a_schema_fits_the_tokens_that_it_may_have_and_can_be_read_to_its_end() {
-    let sandbox = place();
+    let sandbox = sandbox_with_databases();
     let folder = sandbox.home().join("many.db");
     let many: Vec<String> = (0..300)
         .map(|at| format!(":area{}/attribute-{at} {at}", at % 7))
         .collect();
     let facts = format!("[{{:db/id 1 {}}}]", many.join(" "));
-    sandbox.ok(&["db", "transact", folder.to_str().unwrap(), &facts]);
+    sandbox.run_ok(&["db", "transact", folder.to_str().unwrap(), &facts]);
     let mut command = sandbox.command();
     command.args(["db", "mcp"]);
-    let mut client = Client::of(&sandbox.home(), command);
+    let mut client = DbMcpClient::spawn(&sandbox.home(), command);
     let id = client.open(&json!({"dir": "many.db"}));
     let mut ask = |arguments: Value| client.call("rung.db_schema", &arguments).unwrap();
     let some = ask(json!({"database": id, "maxTokens": 500}));

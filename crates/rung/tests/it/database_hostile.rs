@@ -1,48 +1,49 @@
-//! Whatever a query, an input, a pattern, a transaction or a line tries: it is refused by a code or harmless, the process
-//! lives, and nothing outside the database is read, made or changed.
+//! Hostile queries, inputs, patterns, transactions and lines: each is refused with a code or is harmless, the process survives,
+//! and nothing outside the database is read, created or changed.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::databases::{Databases, changed, memory_kb, tree};
+use crate::database_client::{DatabaseClient, changed_paths, folder_snapshot, memory_kb};
 use crate::sandbox::Sandbox;
 
-/// What a file beside the databases says, and nobody may learn.
+/// The content of a file next to the databases, which must never be shown.
 const SECRET: &str = "correct-horse-battery-staple";
-/// What a process that answered all this may still hold.
+/// Memory limit of the process after all attempts.
 const MAX_KB: u64 = 600 << 10;
 
-/// What becomes of an attempt.
+/// The expected outcome of an attempt.
 #[derive(Clone, Copy, Debug)]
-enum End {
-    /// The tool fails, with this code.
+enum ExpectedOutcome {
+    /// The tool fails with one of these codes.
     Code(&'static [&'static str]),
-    /// The tool answers.
+    /// The tool succeeds.
     Harmless,
 }
-use End::{Code, Harmless};
+use ExpectedOutcome::{Code, Harmless};
 
-/// It is seen in the arguments, or in what they say.
-const PARAMS: End = Code(&[":invalid-params", ":invalid-request"]);
-/// It is seen by the engine, or by what stands before it.
-const ERROR: End = Code(&[":tool-error", ":invalid-request", ":invalid-params"]);
+/// Detected while validating the arguments, or in their content.
+const PARAMS: ExpectedOutcome = Code(&[":invalid-params", ":invalid-request"]);
+/// Detected by the engine or before it.
+const ERROR: ExpectedOutcome = Code(&[":tool-error", ":invalid-request", ":invalid-params"]);
 
-/// A tool, its arguments, and what becomes of it.
-type Attempt = (&'static str, Value, End);
+/// A tool, its arguments, and the expected outcome.
+type Attempt = (&'static str, Value, ExpectedOutcome);
 
-/// What is open.
-struct Open {
-    databases: Databases,
+/// A client with a database, a key-value store and two indexes open.
+struct OpenStores {
+    databases: DatabaseClient,
     database: String,
     kv: String,
     search: String,
     vectors: String,
 }
 
-impl Open {
+impl OpenStores {
     fn new(sandbox: &Sandbox) -> Self {
-        let mut databases = Databases::start(sandbox, &["--allow-writes", "--root", "databases"]);
+        let mut databases =
+            DatabaseClient::start(sandbox, &["--allow-writes", "--root", "databases"]);
         let schema = json!({
             ":name": {":db/valueType": ":db.type/string", ":db/unique": ":db.unique/identity"},
             ":n": {":db/valueType": ":db.type/long"},
@@ -57,14 +58,14 @@ impl Open {
         );
         let mut data = vec![json!({":db/id": 1, ":name": "Ada"})];
         data.extend((2..=300).map(|n| json!({":db/id": n, ":n": n})));
-        // Two parts a level, each with the same two: a level more is twice as much to tell.
+        // Two parts per level, each with the same two below: the output doubles with every level.
         data.extend((1_000..1_200).map(|e| {
             let below = e / 2 * 2 + 2;
             json!({":db/id": e, ":part": [below, below + 1]})
         }));
         // A chain.
         data.extend((2_000..12_000).map(|e| json!({":db/id": e, ":part": e + 1})));
-        databases.got(
+        databases.call_ok(
             "datalevin_transact",
             &json!({"database": database, "txData": data}),
         );
@@ -88,8 +89,8 @@ impl Open {
         }
     }
 
-    /// The arguments of a tool, with the id of what it concerns.
-    fn of(&self, tool: &str, mut arguments: Value) -> Value {
+    /// Adds the id of the handle that the tool needs to its arguments.
+    fn with_target_id(&self, tool: &str, mut arguments: Value) -> Value {
         let known = ["database", "kv", "searchIndex", "vectorIndex"];
         let said = known.iter().any(|id| arguments.get(id).is_some());
         if said || tool.contains("open_database") || tool == "datalevin_open_kv" {
@@ -108,29 +109,29 @@ impl Open {
         arguments
     }
 
-    /// The next thing asked is answered, and rightly.
-    fn lives(&mut self, after: &str) {
+    /// Asserts that the server still answers correctly.
+    fn assert_alive(&mut self, after: &str) {
         let query = "[:find ?n . :where [1 :name ?n]]";
-        let told = self.databases.ask(&self.database, query);
+        let told = self.databases.query(&self.database, query);
         assert_eq!(told, "Ada", "after {after}");
     }
 }
 
-/// A query that gives what a call gives.
-fn calls(call: &str) -> Value {
+/// A query that returns the result of a function call.
+fn query_calling(call: &str) -> Value {
     json!({"query": format!("[:find ?x . :in $ :where [({call}) ?x]]")})
 }
 
-fn given(query: &str, input: &Value) -> Value {
+fn query_with_input(query: &str, input: &Value) -> Value {
     json!({"query": query, "inputs": [input]})
 }
 
-fn edn(text: &str) -> Value {
+fn edn_value(text: &str) -> Value {
     json!({"~edn": text})
 }
 
-/// Functions and forms of a host that could reach beyond the database.
-fn reaching_out() -> Vec<Attempt> {
+/// Functions and host forms that could reach outside the database.
+fn host_access_attempts() -> Vec<Attempt> {
     let query = "datalevin_query";
     let calls_out = [
         "slurp \"secret.txt\"",
@@ -155,36 +156,36 @@ fn reaching_out() -> Vec<Attempt> {
     ];
     let mut all: Vec<Attempt> = calls_out
         .iter()
-        .map(|call| (query, calls(call), ERROR))
+        .map(|call| (query, query_calling(call), ERROR))
         .collect();
     let by_name = "[:find ?x . :in $ ?f :where [(?f \"secret.txt\") ?x]]";
     all.extend([
-        (query, given(by_name, &edn("slurp")), ERROR),
-        (query, given(by_name, &edn("clojure.core/slurp")), ERROR),
-        (query, given(by_name, &json!("slurp")), ERROR),
-        (query, given(by_name, &json!(":slurp")), ERROR),
+        (query, query_with_input(by_name, &edn_value("slurp")), ERROR),
+        (query, query_with_input(by_name, &edn_value("clojure.core/slurp")), ERROR),
+        (query, query_with_input(by_name, &json!("slurp")), ERROR),
+        (query, query_with_input(by_name, &json!(":slurp")), ERROR),
         (query, json!({"query": "[:find (aggregate slurp ?n) :where [_ :name ?n]]"}), ERROR),
         (query, json!({"query": "[:find (clojure.core/slurp ?n) :where [_ :name ?n]]"}), ERROR),
         (query, json!({"query": "[:find (pull ?e [[:name :xform slurp]]) :where [?e :name]]"}), ERROR),
         (query, json!({"query": "[:find ?n :where [_ :name ?n] :having [(slurp ?n)]]"}), ERROR),
         (query, json!({"query": "[:find ?x :where [(q [:find ?y :where [(slurp \"secret.txt\") ?y]] $) [[?x]]]]"}), ERROR),
-        (query, given("[:find ?x :in $ % :where (r ?x)]", &edn("[[(r ?x) [(slurp \"secret.txt\") ?x]]]")), ERROR),
-        (query, given("[:find ?x :in $ $f :where [$f ?x]]", &json!("secret.txt")), ERROR),
+        (query, query_with_input("[:find ?x :in $ % :where (r ?x)]", &edn_value("[[(r ?x) [(slurp \"secret.txt\") ?x]]]")), ERROR),
+        (query, query_with_input("[:find ?x :in $ $f :where [$f ?x]]", &json!("secret.txt")), ERROR),
         (query, json!({"query": "[:find ?x :where [(idoc-match $ :doc {:a (slurp \"secret.txt\")}) [[?x]]]]"}), ERROR),
         (query, json!({"query": "[:find ?x :where [(fulltext $ \"x\" {:doc-filter slurp}) [[?x]]]]"}), ERROR),
-        ("datalevin_pull", json!({"selector": [edn("[:name :xform clojure.core/slurp]")], "eid": 1}), ERROR),
-        ("datalevin_transact", json!({"txData": [[":db.fn/call", edn("(fn [db] (slurp \"secret.txt\"))")]]}), ERROR),
-        ("datalevin_transact", json!({"txData": [[":db.fn/call", edn("clojure.core/slurp"), "secret.txt"]]}), ERROR),
+        ("datalevin_pull", json!({"selector": [edn_value("[:name :xform clojure.core/slurp]")], "eid": 1}), ERROR),
+        ("datalevin_transact", json!({"txData": [[":db.fn/call", edn_value("(fn [db] (slurp \"secret.txt\"))")]]}), ERROR),
+        ("datalevin_transact", json!({"txData": [[":db.fn/call", edn_value("clojure.core/slurp"), "secret.txt"]]}), ERROR),
         ("datalevin_transact", json!({"txData": [[":installed", 1]]}), ERROR),
-        ("datalevin_search_documents", json!({"query": "x", "opts": {":doc-filter": edn("slurp")}}), ERROR),
-        ("datalevin_vector_search", json!({"queryVector": [1, 2], "opts": {":vec-filter": edn("slurp")}}), ERROR),
-        ("datalevin_open_search_index", json!({"opts": {":analyzer": edn("clojure.core/slurp")}}), ERROR),
+        ("datalevin_search_documents", json!({"query": "x", "opts": {":doc-filter": edn_value("slurp")}}), ERROR),
+        ("datalevin_vector_search", json!({"queryVector": [1, 2], "opts": {":vec-filter": edn_value("slurp")}}), ERROR),
+        ("datalevin_open_search_index", json!({"opts": {":analyzer": edn_value("clojure.core/slurp")}}), ERROR),
     ]);
     all
 }
 
-/// Texts that a reader of another language would take for more than data.
-fn unreadable() -> Vec<Attempt> {
+/// Text that another language's reader would evaluate.
+fn malformed_edn_attempts() -> Vec<Attempt> {
     let bad = [
         "#=(+ 1 1)",
         "#=(java.lang.System/exit 0)",
@@ -213,11 +214,21 @@ fn unreadable() -> Vec<Attempt> {
     let query = "[:find ?x . :in $ ?x]";
     let mut all: Vec<Attempt> = bad
         .iter()
-        .map(|text| ("datalevin_query", given(query, &edn(text)), PARAMS))
+        .map(|text| {
+            (
+                "datalevin_query",
+                query_with_input(query, &edn_value(text)),
+                PARAMS,
+            )
+        })
         .collect();
-    // Tags of others are data, and stay what they are.
+    // Unknown tags are data and stay unchanged.
     for text in ["#foo/bar 1", "#clojure.core/eval [+ 1 1]", "#js {}"] {
-        all.push(("datalevin_query", given(query, &edn(text)), Harmless));
+        all.push((
+            "datalevin_query",
+            query_with_input(query, &edn_value(text)),
+            Harmless,
+        ));
     }
     for text in [
         "(((",
@@ -253,13 +264,13 @@ fn unreadable() -> Vec<Attempt> {
         json!({"~str": 5}),
         json!({"~edn": 5}),
     ] {
-        all.push(("datalevin_query", given(query, &value), PARAMS));
+        all.push(("datalevin_query", query_with_input(query, &value), PARAMS));
     }
     all
 }
 
-/// What has no end, or would fill the memory.
-fn without_end() -> Vec<Attempt> {
+/// Calls that would run forever or exhaust the memory.
+fn unbounded_attempts() -> Vec<Attempt> {
     let query = "datalevin_query";
     let deep = |open: &str, shut: &str, times: usize| open.repeat(times) + &shut.repeat(times);
     let rule = "[:find (count ?x) . :in $ % :where (r ?x)]";
@@ -269,13 +280,21 @@ fn without_end() -> Vec<Attempt> {
     let vectors = "[[(r ?x) [(ground 1) ?x]] [(r ?x) (r ?y) [(vector ?y ?y) ?x]]]";
     let products = "[[(r ?x) [(ground 9) ?x]] [(r ?x) (r ?y) [(* ?y ?y) ?x]]]";
     let mut all = vec![
-        (query, given(briefly, &edn(numbers)), ERROR),
-        (query, given(rule, &edn(texts)), ERROR),
-        (query, given(rule, &edn(vectors)), ERROR),
-        (query, given(rule, &edn(products)), ERROR),
-        (query, given(rule, &edn("[[(r ?x) (r ?x)]]")), Harmless),
-        (query, given(rule, &edn("[[(r ?x) (not (r ?x))]]")), ERROR),
-        // More memory than one query may have.
+        (query, query_with_input(briefly, &edn_value(numbers)), ERROR),
+        (query, query_with_input(rule, &edn_value(texts)), ERROR),
+        (query, query_with_input(rule, &edn_value(vectors)), ERROR),
+        (query, query_with_input(rule, &edn_value(products)), ERROR),
+        (
+            query,
+            query_with_input(rule, &edn_value("[[(r ?x) (r ?x)]]")),
+            Harmless,
+        ),
+        (
+            query,
+            query_with_input(rule, &edn_value("[[(r ?x) (not (r ?x))]]")),
+            ERROR,
+        ),
+        // More memory than one query may use.
         (
             query,
             json!({"query": "[:find ?a ?b ?c ?d :where [?a :n] [?b :n] [?c :n] [?d :n]]"}),
@@ -286,28 +305,30 @@ fn without_end() -> Vec<Attempt> {
             json!({"query": "[:find ?s . :where [?a :n ?w] [(range 100000) [?y ...]] [(range 100000) [?z ...]] [(+ ?w ?y ?z) ?s] [(< ?s 0)] :timeout 200]"}),
             ERROR,
         ),
-        (query, calls("range 1000000000"), ERROR),
-        (query, calls("range 0 1e9"), ERROR),
-        (query, calls("range 9223372036854775807"), ERROR),
-        (query, calls("range 0 10 0"), ERROR),
+        (query, query_calling("range 1000000000"), ERROR),
+        (query, query_calling("range 0 1e9"), ERROR),
+        (query, query_calling("range 9223372036854775807"), ERROR),
+        (query, query_calling("range 0 10 0"), ERROR),
         (
             query,
-            calls("re-find \"(a+)+$\" \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab\""),
+            query_calling("re-find \"(a+)+$\" \"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab\""),
             Harmless,
         ),
         (
             query,
-            calls("re-matches #\"(x+x+)+y\" \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\""),
+            query_calling(
+                "re-matches #\"(x+x+)+y\" \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"",
+            ),
             Harmless,
         ),
         (
             query,
-            calls("re-find \"((a{1000}){1000}){1000}\" \"a\""),
+            query_calling("re-find \"((a{1000}){1000}){1000}\" \"a\""),
             ERROR,
         ),
         (
             query,
-            calls(&format!(
+            query_calling(&format!(
                 "like \"{}\" \"{}b\"",
                 "a".repeat(9_000),
                 "%a".repeat(200)
@@ -376,7 +397,7 @@ fn without_end() -> Vec<Attempt> {
         ),
         (
             "datalevin_pull",
-            json!({"selector": [edn("{:part 9223372036854775807}")], "eid": 11_980}),
+            json!({"selector": [edn_value("{:part 9223372036854775807}")], "eid": 11_980}),
             Harmless,
         ),
         (
@@ -384,13 +405,13 @@ fn without_end() -> Vec<Attempt> {
             json!({"selector": ["*"], "eid": 11_980}),
             Harmless,
         ),
-        // Twice as much a level, over a hundred levels.
+        // Output that doubles with each of a hundred levels.
         (
             query,
             json!({"query": "[:find (pull ?e [*]) . :where [?e :part 1002] :timeout 200]"}),
             ERROR,
         ),
-        // A chain of ten thousand parts goes at once.
+        // A chain of ten thousand components is retracted in one transaction.
         (
             "datalevin_transact",
             json!({"txData": [[":db/retractEntity", 2_000]]}),
@@ -402,7 +423,11 @@ fn without_end() -> Vec<Attempt> {
         all.push((query, json!({"query": deep("(", ")", times)}), PARAMS));
         all.push((query, json!({"query": "#_ ".repeat(times)}), PARAMS));
         all.push((query, json!({"query": "#a ".repeat(times)}), PARAMS));
-        all.push((query, given("[:find ?x . :in $ ?x]", &edn(&nested)), PARAMS));
+        all.push((
+            query,
+            query_with_input("[:find ?x . :in $ ?x]", &edn_value(&nested)),
+            PARAMS,
+        ));
         let not = format!("[:find ?x :where [?x :name] {}]", deep("(not ", ")", times));
         all.push((query, json!({"query": not}), PARAMS));
     }
@@ -411,8 +436,8 @@ fn without_end() -> Vec<Attempt> {
     all
 }
 
-/// Numbers, names and values at the edges of what there is.
-fn at_the_edges() -> Vec<Attempt> {
+/// Numbers, names and values at the limits of their types.
+fn edge_value_attempts() -> Vec<Attempt> {
     let overflows = [
         "+ 9223372036854775807 1",
         "- -9223372036854775808 1",
@@ -432,7 +457,7 @@ fn at_the_edges() -> Vec<Attempt> {
     ];
     let mut all: Vec<Attempt> = overflows
         .iter()
-        .map(|call| ("datalevin_query", calls(call), ERROR))
+        .map(|call| ("datalevin_query", query_calling(call), ERROR))
         .collect();
     for call in [
         "rem -9223372036854775808 -1",
@@ -441,14 +466,17 @@ fn at_the_edges() -> Vec<Attempt> {
         "ground #{##NaN 1}",
         "rand-int 0",
     ] {
-        all.push(("datalevin_query", calls(call), Harmless));
+        all.push(("datalevin_query", query_calling(call), Harmless));
     }
     let transact = "datalevin_transact";
     for (item, end) in [
-        (json!([":db/add", 20, ":d", edn("##NaN")]), Harmless),
-        (json!([":db/add", 20, ":d", edn("##NaN")]), Harmless),
-        (json!([":db/add", 20, ":any", edn("#{##NaN 1}")]), Harmless),
-        (json!([":db/add", 20, ":n", edn("##NaN")]), ERROR),
+        (json!([":db/add", 20, ":d", edn_value("##NaN")]), Harmless),
+        (json!([":db/add", 20, ":d", edn_value("##NaN")]), Harmless),
+        (
+            json!([":db/add", 20, ":any", edn_value("#{##NaN 1}")]),
+            Harmless,
+        ),
+        (json!([":db/add", 20, ":n", edn_value("##NaN")]), ERROR),
         (json!([":db/add", 20, ":n", "x"]), ERROR),
         (json!([":db/add", 20, ":n", Value::Null]), ERROR),
         (json!([":db/add"]), ERROR),
@@ -504,7 +532,7 @@ fn at_the_edges() -> Vec<Attempt> {
         ),
         (
             "datalevin_kv_get",
-            json!({"dbi": "t", "key": edn("[[")}),
+            json!({"dbi": "t", "key": edn_value("[[")}),
             PARAMS,
         ),
         (
@@ -555,15 +583,15 @@ fn at_the_edges() -> Vec<Attempt> {
         ),
         (
             "datalevin_query",
-            given("[:find ?x . :in $ ?x]", &edn(&"(".repeat(1_000_000))),
+            query_with_input("[:find ?x . :in $ ?x]", &edn_value(&"(".repeat(1_000_000))),
             PARAMS,
         ),
     ]);
     all
 }
 
-/// Folders that are none, or are not where databases may be.
-fn elsewhere() -> Vec<Attempt> {
+/// Folders that do not exist or lie outside the allowed root.
+fn outside_folder_attempts() -> Vec<Attempt> {
     let mut all = Vec::new();
     let missing = Code(&[":unknown-database"]);
     for (dir, end) in [
@@ -601,8 +629,8 @@ fn elsewhere() -> Vec<Attempt> {
     all
 }
 
-/// What is around the databases.
-fn prepare(sandbox: &Sandbox) {
+/// Prepares the files and links around the databases.
+fn prepare_folders(sandbox: &Sandbox) {
     sandbox.write("project/secret.txt", SECRET);
     sandbox.write("project/outside/kept.txt", SECRET);
     let databases = sandbox.home().join("project/databases");
@@ -623,25 +651,25 @@ fn prepare(sandbox: &Sandbox) {
 #[test]
 fn nothing_gets_out_and_nothing_falls_over() {
     let sandbox = Sandbox::new();
-    prepare(&sandbox);
-    let mut open = Open::new(&sandbox);
+    prepare_folders(&sandbox);
+    let mut open = OpenStores::new(&sandbox);
     let around = |name: &String| {
         let own = ["project/databases/facts", "project/databases/kv"];
         !own.iter().any(|own| name.starts_with(own)) && name != "project/databases"
     };
-    let before = tree(&sandbox.home());
+    let before = folder_snapshot(&sandbox.home());
     let root = sandbox.home().parent().unwrap().display().to_string();
     let attempts = [
-        reaching_out(),
-        unreadable(),
-        at_the_edges(),
-        elsewhere(),
-        without_end(),
+        host_access_attempts(),
+        malformed_edn_attempts(),
+        edge_value_attempts(),
+        outside_folder_attempts(),
+        unbounded_attempts(),
     ]
     .concat();
     assert!(attempts.len() > 60, "{}", attempts.len());
     for (tool, arguments, end) in attempts {
-        let arguments = open.of(tool, arguments);
+        let arguments = open.with_target_id(tool, arguments);
         let what = format!("{tool} {arguments}");
         let what: String = what.chars().take(300).collect();
         let params = json!({"name": tool, "arguments": arguments});
@@ -657,16 +685,16 @@ fn nothing_gets_out_and_nothing_falls_over() {
                 let body = &result["structuredContent"];
                 let code = body["code"].as_str().unwrap_or_default();
                 assert!(codes.contains(&code), "{what}: {told}");
-                // It is said once for programs and once for readers, and shortly.
+                // The error is short, and the text and structured content are equal.
                 assert!(said.len() < 20_000, "{what}: {} bytes", said.len());
                 let text = result["content"][0]["text"].as_str().unwrap();
                 assert_eq!(serde_json::from_str::<Value>(text).unwrap(), *body);
             }
             Harmless => assert!(result.get("isError").is_none(), "{what}: {told}"),
         }
-        open.lives(&what);
+        open.assert_alive(&what);
     }
-    let changed = changed(&before, &tree(&sandbox.home()));
+    let changed = changed_paths(&before, &folder_snapshot(&sandbox.home()));
     let changed: Vec<String> = changed.into_iter().filter(around).collect();
     assert!(changed.is_empty(), "{changed:?}");
     let held = memory_kb(open.databases.pid(), "VmRSS:");
@@ -676,7 +704,7 @@ fn nothing_gets_out_and_nothing_falls_over() {
 #[test]
 fn lines_that_are_none_are_answered() {
     let sandbox = Sandbox::new();
-    let mut client = Databases::start(&sandbox, &[]).stdio;
+    let mut client = DatabaseClient::start(&sandbox, &[]).stdio;
     let call = |arguments: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"datalevin_query","arguments":{arguments}}}}}"#
@@ -703,11 +731,11 @@ fn lines_that_are_none_are_answered() {
     for (line, code) in lines {
         client.send_bytes(&line);
         client.send_bytes(b"\n");
-        let told = client.next();
+        let told = client.next_message();
         assert_eq!(told["error"]["code"], code, "{told}");
         assert!(told.to_string().len() < 1_000, "{told}");
     }
-    // Sound messages with what no string, number or object can be.
+    // Valid messages with lone surrogates, out-of-range numbers or arguments of the wrong type.
     for arguments in [
         r#"{"database":"\ud800","query":"\udc00"}"#.to_owned(),
         r#"{"database":1e999,"query":"[]"}"#.to_owned(),
@@ -727,7 +755,7 @@ fn lines_that_are_none_are_answered() {
         ),
     ] {
         client.send_bytes(format!("{}\n", call(&arguments)).as_bytes());
-        let told = client.next();
+        let told = client.next_message();
         let result = &told["result"];
         assert_eq!(result["isError"], true, "{told}");
         assert_eq!(

@@ -1,50 +1,49 @@
-//! How a conversation with `rung db mcp` begins and what it takes for a request: as with Datalevin's server, situation by
-//! situation. Where ours differs on purpose, the row says so.
+//! How a session with `rung db mcp` begins and which requests it accepts, compared with Datalevin's server case by case. A row
+//! that differs on purpose says so.
 
 use serde_json::{Value, json};
 
-use crate::databases::Databases;
+use crate::database_client::DatabaseClient;
 use crate::sandbox::Sandbox;
-use crate::stdio::{meta, modern};
+use crate::stdio::{modern_meta, with_modern_meta};
 
-/// How far a conversation is when a row begins.
+/// The session's state when a row begins.
 #[derive(Clone, Copy, Debug)]
-enum Phase {
+enum SessionPhase {
     New,
     Initializing,
     Ready,
 }
-use Phase::{Initializing, New, Ready};
+use SessionPhase::{Initializing, New, Ready};
 
-/// What comes back.
-enum Reply {
-    /// An error: its number, the id that it answers, and all that its data tells under keys with a colon.
+/// The expected reply.
+enum ExpectedReply {
+    /// An error: its code, the id it answers, and all members of its data whose key begins with a colon.
     Error(i64, Value, Value),
-    /// A result, to the request of this id.
+    /// A result for the request with this id.
     Result(Value),
-    /// Nothing.
     Nothing,
 }
-use Reply::{Nothing, Result as Answered};
+use ExpectedReply::{Nothing, Result as Answered};
 
-fn error(code: i64, id: impl Into<Value>, data: Value) -> Reply {
-    Reply::Error(code, id.into(), data)
+fn expected_error(code: i64, id: impl Into<Value>, data: Value) -> ExpectedReply {
+    ExpectedReply::Error(code, id.into(), data)
 }
 
-fn hello() -> Value {
+fn initialize_params() -> Value {
     json!({
         "protocolVersion": "2025-06-18", "capabilities": {},
         "clientInfo": {"name": "raw", "version": "0"},
     })
 }
 
-fn request(method: &str, params: &Value) -> String {
+fn request_line(method: &str, params: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string()
 }
 
-/// `initialize` with one part of it replaced, or left out.
-fn initialize(part: &str, value: Option<Value>) -> String {
-    let mut params = hello();
+/// `initialize` with one member replaced or left out.
+fn initialize_with(part: &str, value: Option<Value>) -> String {
+    let mut params = initialize_params();
     let (above, name) = part.rsplit_once('.').unwrap_or(("", part));
     let above = match above {
         "" => &mut params,
@@ -54,13 +53,13 @@ fn initialize(part: &str, value: Option<Value>) -> String {
         Some(value) => above[name] = value,
         None => drop(above.as_object_mut().unwrap().remove(name)),
     }
-    request("initialize", &params)
+    request_line("initialize", &params)
 }
 
 const INVALID: &str = ":invalid-request";
 
-/// The rows: the situation, where the conversation is, what is sent and what comes back.
-fn rows() -> Vec<(&'static str, Phase, String, Reply)> {
+/// The cases: description, state of the session, line sent, expected reply.
+fn lifecycle_cases() -> Vec<(&'static str, SessionPhase, String, ExpectedReply)> {
     let mut rows = Vec::new();
     let mut row = |what, phase, sent: String, reply| rows.push((what, phase, sent, reply));
 
@@ -76,8 +75,8 @@ fn rows() -> Vec<(&'static str, Phase, String, Reply)> {
         row(
             what,
             New,
-            request(method, &json!({})),
-            error(-32600, 1, data),
+            request_line(method, &json!({})),
+            expected_error(-32600, 1, data),
         );
     }
 
@@ -92,17 +91,22 @@ fn rows() -> Vec<(&'static str, Phase, String, Reply)> {
     for (part, wrong) in parts {
         for value in [None, Some(wrong)] {
             let data = json!({":code": ":invalid-params", ":field": part});
-            row(what, New, initialize(part, value), error(-32602, 1, data));
+            row(
+                what,
+                New,
+                initialize_with(part, value),
+                expected_error(-32602, 1, data),
+            );
         }
     }
     let data = json!({":code": ":invalid-params", ":field": "protocolVersion"});
     let none = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize"}).to_string();
-    row(what, New, none, error(-32602, 1, data));
+    row(what, New, none, expected_error(-32602, 1, data));
 
-    // On purpose: what both speak is agreed on, as the next test has it.
+    // Differs on purpose: the version is negotiated, see the next test.
     let what = "any protocolVersion";
     for version in ["2024-11-05", "2025-06-18", "1999-01-01", ""] {
-        let sent = initialize("protocolVersion", Some(version.into()));
+        let sent = initialize_with("protocolVersion", Some(version.into()));
         row(what, New, sent, Answered(json!(1)));
     }
 
@@ -110,22 +114,22 @@ fn rows() -> Vec<(&'static str, Phase, String, Reply)> {
     row(
         what,
         Initializing,
-        request("ping", &json!({})),
+        request_line("ping", &json!({})),
         Answered(json!(1)),
     );
 
     let what = "other requests while initializing";
     for method in ["tools/list", "tools/call", "no/such", "notifications/x"] {
         let data = json!({":code": INVALID, ":method": method, ":phase": "initializing"});
-        let sent = request(method, &json!({}));
-        row(what, Initializing, sent, error(-32600, 1, data));
+        let sent = request_line(method, &json!({}));
+        row(what, Initializing, sent, expected_error(-32600, 1, data));
     }
 
     let what = "a second initialize, in either phase";
     for (phase, name) in [(Initializing, "initializing"), (Ready, "ready")] {
         let data = json!({":code": INVALID, ":method": "initialize", ":phase": name});
-        let sent = request("initialize", &hello());
-        row(what, phase, sent, error(-32600, 1, data));
+        let sent = request_line("initialize", &initialize_params());
+        row(what, phase, sent, expected_error(-32600, 1, data));
     }
 
     let what = "a request without an id, with null or with an object for it";
@@ -139,7 +143,7 @@ fn rows() -> Vec<(&'static str, Phase, String, Reply)> {
         ] {
             let sent = format!(r#"{{"jsonrpc":"2.0",{id},"method":"tools/list"}}"#);
             let data = json!({":code": INVALID, ":field": "id"});
-            row(what, phase, sent, error(-32600, Value::Null, data));
+            row(what, phase, sent, expected_error(-32600, Value::Null, data));
         }
     }
 
@@ -161,7 +165,12 @@ fn rows() -> Vec<(&'static str, Phase, String, Reply)> {
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}"#,
     ] {
         let data = json!({":code": INVALID});
-        row(what, Ready, sent.to_owned(), error(-32600, 1, data));
+        row(
+            what,
+            Ready,
+            sent.to_owned(),
+            expected_error(-32600, 1, data),
+        );
     }
 
     let what = "params that are no object, where null is none";
@@ -170,20 +179,20 @@ fn rows() -> Vec<(&'static str, Phase, String, Reply)> {
         row(
             what,
             Ready,
-            request("ping", &params),
-            error(-32602, 1, data),
+            request_line("ping", &params),
+            expected_error(-32602, 1, data),
         );
     }
     row(
         what,
         Ready,
-        request("ping", &Value::Null),
+        request_line("ping", &Value::Null),
         Answered(json!(1)),
     );
     row(
         what,
         Ready,
-        request("tools/list", &Value::Null),
+        request_line("tools/list", &Value::Null),
         Answered(json!(1)),
     );
 
@@ -194,7 +203,7 @@ fn rows() -> Vec<(&'static str, Phase, String, Reply)> {
             what,
             Ready,
             sent.to_owned(),
-            error(-32600, Value::Null, data),
+            expected_error(-32600, Value::Null, data),
         );
     }
 
@@ -204,8 +213,8 @@ fn rows() -> Vec<(&'static str, Phase, String, Reply)> {
         row(
             what,
             Ready,
-            request(method, &json!({})),
-            error(-32601, 1, data),
+            request_line(method, &json!({})),
+            expected_error(-32601, 1, data),
         );
     }
 
@@ -223,12 +232,12 @@ fn rows() -> Vec<(&'static str, Phase, String, Reply)> {
         row(
             what,
             Ready,
-            request(method, &json!({})),
-            error(-32601, 1, data),
+            request_line(method, &json!({})),
+            expected_error(-32601, 1, data),
         );
     }
 
-    // On purpose: there the process ends.
+    // Differs on purpose: Datalevin's process exits.
     let what = "a line that cannot be parsed, or is a bare scalar";
     for phase in [New, Ready] {
         for sent in ["{", "no json", "{}{}", "\u{0}", "nul"] {
@@ -237,7 +246,7 @@ fn rows() -> Vec<(&'static str, Phase, String, Reply)> {
                 what,
                 phase,
                 sent.to_owned(),
-                error(-32700, Value::Null, data),
+                expected_error(-32700, Value::Null, data),
             );
         }
         for sent in ["17", "\"x\"", "null", "true"] {
@@ -246,15 +255,15 @@ fn rows() -> Vec<(&'static str, Phase, String, Reply)> {
                 what,
                 phase,
                 sent.to_owned(),
-                error(-32600, Value::Null, data),
+                expected_error(-32600, Value::Null, data),
             );
         }
     }
     rows
 }
 
-/// The members of an error's data that begin with a colon.
-fn with_colons(data: &Value) -> Value {
+/// The members of an error's data whose key begins with a colon.
+fn colon_members(data: &Value) -> Value {
     let members = data.as_object().into_iter().flatten();
     let own = members.filter(|(key, _)| key.starts_with(':'));
     own.map(|(key, value)| (key.clone(), value.clone()))
@@ -264,32 +273,36 @@ fn with_colons(data: &Value) -> Value {
 #[test]
 fn every_situation_is_answered_as_it_is_known() {
     let sandbox = Sandbox::new();
-    for (what, phase, sent, reply) in rows() {
+    for (what, phase, sent, reply) in lifecycle_cases() {
         let what = format!("{what}, {phase:?}: {sent}");
-        let mut client = Databases::silent(&sandbox, &[]).stdio;
+        let mut client = DatabaseClient::start_uninitialized(&sandbox, &[]).stdio;
         match phase {
             New => {}
-            Initializing => drop(client.request("initialize", &hello())),
+            Initializing => drop(client.request("initialize", &initialize_params())),
             Ready => drop(client.initialize("2025-06-18", &json!({}))),
         }
         client.send_bytes(format!("{sent}\n").as_bytes());
         match reply {
-            Reply::Error(code, id, data) => {
-                let told = client.next();
+            ExpectedReply::Error(code, id, data) => {
+                let told = client.next_message();
                 assert_eq!(told["error"]["code"], code, "{what}: {told}");
                 assert_eq!(told["id"], id, "{what}: {told}");
-                assert_eq!(with_colons(&told["error"]["data"]), data, "{what}: {told}");
+                assert_eq!(
+                    colon_members(&told["error"]["data"]),
+                    data,
+                    "{what}: {told}"
+                );
             }
             Answered(id) => {
-                let told = client.next();
+                let told = client.next_message();
                 assert!(told["result"].is_object(), "{what}: {told}");
                 assert_eq!(told["id"], id, "{what}: {told}");
             }
-            // What is asked next is what is answered next.
+            // The next request gets its own reply.
             Nothing => {}
         }
-        // Whatever it was, it is still there, and as far as it was.
-        let found = client.request("server/discover", &modern(json!({})));
+        // The server still runs, and its session state is unchanged.
+        let found = client.request("server/discover", &with_modern_meta(json!({})));
         assert!(found["result"].is_object(), "{what}: {found}");
         if what.starts_with("initialize lacking") {
             client.initialize("2025-06-18", &json!({}));
@@ -310,7 +323,7 @@ fn a_version_is_agreed_on() {
         ("2026-07-28", "2025-11-25"),
         ("1999-01-01", "2025-11-25"),
     ] {
-        let mut client = Databases::silent(&sandbox, &[]).stdio;
+        let mut client = DatabaseClient::start_uninitialized(&sandbox, &[]).stdio;
         let told = client.initialize(asked, &json!({}));
         assert_eq!(told["result"]["protocolVersion"], agreed);
         let call = json!({"name": "datalevin_api_info", "arguments": {}});
@@ -324,21 +337,21 @@ fn a_version_is_agreed_on() {
 fn a_modern_request_needs_nothing_before_it() {
     let sandbox = Sandbox::new();
     for phase in [New, Initializing, Ready] {
-        let mut client = Databases::silent(&sandbox, &[]).stdio;
+        let mut client = DatabaseClient::start_uninitialized(&sandbox, &[]).stdio;
         match phase {
             New => {}
-            Initializing => drop(client.request("initialize", &hello())),
+            Initializing => drop(client.request("initialize", &initialize_params())),
             Ready => drop(client.initialize("2025-11-25", &json!({}))),
         }
-        let listed = client.request("tools/list", &modern(json!({})));
+        let listed = client.request("tools/list", &with_modern_meta(json!({})));
         let tools = listed["result"]["tools"].as_array().unwrap();
         assert!(tools.iter().any(|tool| tool["name"] == "datalevin_query"));
         let call = json!({"name": "datalevin_api_info", "arguments": {}});
-        let told = client.request("tools/call", &modern(call));
+        let told = client.request("tools/call", &with_modern_meta(call));
         let info = &told["result"]["structuredContent"];
         assert_eq!(info["mcp"]["allowWrites"], false, "{phase:?}: {told}");
-        // What a modern client must be told stays where it looks for it.
-        let mut other = meta(&json!({}));
+        // The data of a modern error has the members that modern clients expect.
+        let mut other = modern_meta(&json!({}));
         other["io.modelcontextprotocol/protocolVersion"] = "v999".into();
         let told = client.request("tools/list", &json!({"_meta": other}));
         assert_eq!(told["error"]["code"], -32022);
@@ -351,7 +364,7 @@ fn a_modern_request_needs_nothing_before_it() {
 #[test]
 fn a_tool_that_is_not_there_has_its_code() {
     let sandbox = Sandbox::new();
-    let mut client = Databases::start(&sandbox, &[]).stdio;
+    let mut client = DatabaseClient::start(&sandbox, &[]).stdio;
     let told = client.request("tools/call", &json!({"name": "datalevin_nothing"}));
     assert_eq!(told["error"]["code"], -32602, "{told}");
     let data = &told["error"]["data"];

@@ -1,61 +1,67 @@
-//! Ten at once: processes on one folder, and conversations in one process. Every answer is right, and nobody sees less than before.
+//! Ten processes on one folder, and ten concurrent request streams in one process: every answer is correct, and no reader sees
+//! less than before.
 
 use std::collections::HashMap;
 use std::sync::Barrier;
 
 use serde_json::{Value, json};
 
-use crate::databases::Databases;
+use crate::database_client::DatabaseClient;
 use crate::sandbox::Sandbox;
 
-/// Transactions of the writer; more where there is time.
-fn rounds() -> u64 {
+/// Number of transactions of the writer; `SOAK_SECONDS` adds more.
+fn transaction_count() -> u64 {
     let seconds = std::env::var("SOAK_SECONDS").ok();
     let seconds = seconds.and_then(|n| n.parse::<u64>().ok());
     60 + 5 * seconds.unwrap_or(0)
 }
 
-/// Entities that come with one transaction.
-const EACH: u64 = 10;
-/// How many there are, the greatest number of one, and how many of them lead to the one before: the same, at every moment.
-const COUNT: &str = "[:find (count ?n) (max ?n) (count ?p) :where [?e :n ?n] [?e :after ?p]]";
+/// Entities per transaction.
+const ENTITIES_PER_TRANSACTION: u64 = 10;
+/// The number of entities, the greatest number, and how many refer to the previous one: all equal in every snapshot.
+const COUNT_QUERY: &str = "[:find (count ?n) (max ?n) (count ?p) :where [?e :n ?n] [?e :after ?p]]";
 
 fn batch(round: u64) -> Value {
     let each = |n: u64| json!({":db/id": 100 + n, ":n": n, ":after": 99 + n});
-    (round * EACH + 1..=(round + 1) * EACH).map(each).collect()
+    (round * ENTITIES_PER_TRANSACTION + 1..=(round + 1) * ENTITIES_PER_TRANSACTION)
+        .map(each)
+        .collect()
 }
 
-/// The count, where the three agree and are of whole transactions.
-fn consistent(told: &Value) -> u64 {
+/// Returns the count; asserts that all three values agree and come from whole transactions.
+fn consistent_count(told: &Value) -> u64 {
     let row = &told[0];
     let Some(count) = row[0].as_u64() else {
         assert_eq!(*told, json!([]), "nothing yet");
         return 0;
     };
     assert_eq!(*row, json!([count, count, count]));
-    assert_eq!(count % EACH, 0);
+    assert_eq!(count % ENTITIES_PER_TRANSACTION, 0);
     count
 }
 
 #[test]
 fn ten_processes_share_a_folder() {
     let sandbox = Sandbox::new();
-    let rounds = rounds();
-    let mut writer = Databases::start(&sandbox, &["--allow-writes"]);
+    let rounds = transaction_count();
+    let mut writer = DatabaseClient::start(&sandbox, &["--allow-writes"]);
     let database = writer.open_database("shared");
-    // Everybody is there at the beginning, and has seen half of it in the middle.
+    // All processes have started before the first write, and have read half of the data in the middle.
     let meet = Barrier::new(10);
     std::thread::scope(|scope| {
         for _ in 0..9 {
             scope.spawn(|| {
-                let mut reader = Databases::start(&sandbox, &[]);
+                let mut reader = DatabaseClient::start(&sandbox, &[]);
                 let database = reader.open_database("shared");
-                let mut seen = consistent(&reader.ask(&database, COUNT));
+                let mut seen = consistent_count(&reader.query(&database, COUNT_QUERY));
                 assert_eq!(seen, 0);
-                for until in [rounds / 2 * EACH, rounds * EACH] {
+                for until in [
+                    rounds / 2 * ENTITIES_PER_TRANSACTION,
+                    rounds * ENTITIES_PER_TRANSACTION,
+                ] {
                     meet.wait();
                     while seen < until {
-                        let count = consistent(&reader.ask(&database, COUNT));
+                        let count = consistent_count(&reader.query(&database, COUNT_QUERY));
                         assert!(count >= seen, "{count} after {seen}");
                         seen = count;
                     }
@@ -67,55 +73,55 @@ fn ten_processes_share_a_folder() {
             if round == 0 || round == rounds / 2 {
                 meet.wait();
             }
-            let told = writer.got(
+            let told = writer.call_ok(
                 "datalevin_transact",
                 &json!({"database": database, "txData": batch(round)}),
             );
             assert!(told["tx-id"].is_u64(), "{told}");
-            // What was acknowledged is there.
-            let count = consistent(&writer.ask(&database, COUNT));
-            assert_eq!(count, (round + 1) * EACH);
+            // An acknowledged transaction is visible.
+            let count = consistent_count(&writer.query(&database, COUNT_QUERY));
+            assert_eq!(count, (round + 1) * ENTITIES_PER_TRANSACTION);
         }
     });
 }
 
-/// One of ten conversations that go on in one process, each with one question at a time.
-struct Stream {
+/// One of ten request streams in one process, each with one request at a time.
+struct RequestStream {
     kind: usize,
     done: u64,
-    seen: u64,
+    last_count: u64,
 }
 
 #[test]
 fn ten_conversations_share_a_process() {
     let sandbox = Sandbox::new();
-    let rounds = rounds();
-    let mut databases = Databases::start(&sandbox, &["--allow-writes"]);
+    let rounds = transaction_count();
+    let mut databases = DatabaseClient::start(&sandbox, &["--allow-writes"]);
     let database = databases.open_database("shared");
     let kv = databases.open("datalevin_open_kv", &json!({"dir": "tables"}), "kv");
     let puts: Vec<Value> = (0..100)
         .map(|n| json!([":put", n, format!("v{n}")]))
         .collect();
-    databases.got(
+    databases.call_ok(
         "datalevin_kv_transact",
         &json!({"kv": kv, "dbi": "t", "txs": puts}),
     );
     let rows: Vec<Value> = (0..100)
         .map(|n| json!({":db/id": 1_000_000 + n, ":row": n, ":text": format!("row {n}")}))
         .collect();
-    databases.got(
+    databases.call_ok(
         "datalevin_transact",
         &json!({"database": database, "txData": rows}),
     );
-    // What the stream asks, at its so-manieth question.
-    let question = |stream: &Stream| {
+    // The request of this stream at its current step.
+    let question = |stream: &RequestStream| {
         let n = (stream.done * 7 + stream.kind as u64) % 100;
         let (tool, arguments) = match stream.kind {
             0 => (
                 "transact",
                 json!({"database": database, "txData": batch(stream.done)}),
             ),
-            1..=4 => ("query", json!({"database": database, "query": COUNT})),
+            1..=4 => ("query", json!({"database": database, "query": COUNT_QUERY})),
             5 | 6 => (
                 "query",
                 json!({
@@ -137,22 +143,22 @@ fn ten_conversations_share_a_process() {
             n,
         )
     };
-    let mut streams: Vec<Stream> = (0..10)
-        .map(|kind| Stream {
+    let mut streams: Vec<RequestStream> = (0..10)
+        .map(|kind| RequestStream {
             kind,
             done: 0,
-            seen: 0,
+            last_count: 0,
         })
         .collect();
     let mut asked: HashMap<u64, (usize, u64)> = HashMap::new();
     for (at, stream) in streams.iter().enumerate() {
         let (call, n) = question(stream);
-        asked.insert(databases.stdio.begin("tools/call", &call), (at, n));
+        asked.insert(databases.stdio.send_request("tools/call", &call), (at, n));
     }
     let mut overtaken = 0;
     let mut last = 0;
     while !asked.is_empty() {
-        let told = databases.stdio.next();
+        let told = databases.stdio.next_message();
         let id = told["id"].as_u64().unwrap();
         let (at, n) = asked.remove(&id).expect("a question has one answer");
         overtaken += u64::from(id < last);
@@ -161,11 +167,18 @@ fn ten_conversations_share_a_process() {
         let result = &told["result"]["structuredContent"]["result"];
         let stream = &mut streams[at];
         match stream.kind {
-            0 => assert_eq!(result["tx-data"].as_array().unwrap().len() as u64, 2 * EACH),
+            0 => assert_eq!(
+                result["tx-data"].as_array().unwrap().len() as u64,
+                2 * ENTITIES_PER_TRANSACTION
+            ),
             1..=4 => {
-                let count = consistent(result);
-                assert!(count >= stream.seen, "{count} after {}", stream.seen);
-                stream.seen = count;
+                let count = consistent_count(result);
+                assert!(
+                    count >= stream.last_count,
+                    "{count} after {}",
+                    stream.last_count
+                );
+                stream.last_count = count;
             }
             5 | 6 => assert_eq!(*result, format!("row {n}")),
             7 => assert_eq!(*result, json!({":text": format!("row {n}")})),
@@ -175,9 +188,12 @@ fn ten_conversations_share_a_process() {
         stream.done += 1;
         if stream.done < rounds {
             let (call, n) = question(stream);
-            asked.insert(databases.stdio.begin("tools/call", &call), (at, n));
+            asked.insert(databases.stdio.send_request("tools/call", &call), (at, n));
         }
     }
     assert!(overtaken > 0, "nobody waits for another");
-    assert_eq!(consistent(&databases.ask(&database, COUNT)), rounds * EACH);
+    assert_eq!(
+        consistent_count(&databases.query(&database, COUNT_QUERY)),
+        rounds * ENTITIES_PER_TRANSACTION
+    );
 }

@@ -1,26 +1,26 @@
-//! Fifty thousand rows, read to the last one by three kinds of client, each by what it alone can see, while another process
-//! changes the database. Each gets the rows of one moment.
+//! Fifty thousand rows, read to the last one by three kinds of client, each using one form of the reply, while another process
+//! changes the database. Each gets the rows of one snapshot.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::databases::Databases;
+use crate::database_client::DatabaseClient;
 use crate::sandbox::Sandbox;
 
 const ROWS: u64 = 50_000;
 const QUERY: &str = "[:find ?n ?t :where [?e :n ?n] [?e :text ?t]]";
 
-/// Row `n`, which is entity `n + 1`.
+/// Row `n`, stored as entity `n + 1`.
 fn row(n: u64) -> Value {
     json!({":db/id": n + 1, ":n": n, ":text": format!("row {n}")})
 }
 
-fn fill(databases: &mut Databases) -> String {
+fn fill(databases: &mut DatabaseClient) -> String {
     let database = databases.open_database("facts");
     for part in 0..5 {
         let rows: Vec<Value> = (part * ROWS / 5..(part + 1) * ROWS / 5).map(row).collect();
-        databases.got(
+        databases.call_ok(
             "datalevin_transact",
             &json!({"database": database, "txData": rows}),
         );
@@ -28,16 +28,20 @@ fn fill(databases: &mut Databases) -> String {
     database
 }
 
-/// Runs `read` while another process takes the first row away and adds one at the end, again and again: there are always as many,
-/// and those of one moment follow each other.
-fn while_it_changes<T>(writer: &mut Databases, database: &str, read: impl FnOnce() -> T) -> T {
+/// Runs `read` while another process repeatedly removes the first row and appends one: in every snapshot the number of rows is
+/// the same and their numbers are consecutive.
+fn with_concurrent_writes<T>(
+    writer: &mut DatabaseClient,
+    database: &str,
+    read: impl FnOnce() -> T,
+) -> T {
     let stop = AtomicBool::new(false);
     let begun = std::sync::Barrier::new(2);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for gone in 0.. {
                 let change = json!([[":db/retractEntity", gone + 1], row(gone + ROWS)]);
-                writer.got(
+                writer.call_ok(
                     "datalevin_transact",
                     &json!({"database": database, "txData": change}),
                 );
@@ -56,8 +60,8 @@ fn while_it_changes<T>(writer: &mut Databases, database: &str, read: impl FnOnce
     })
 }
 
-/// They are all of one moment: as many as there always are, each once, one after the other.
-fn of_one_moment(rows: Vec<Value>) {
+/// Asserts that the rows are one snapshot: the full number, each once, with consecutive numbers.
+fn assert_one_snapshot(rows: Vec<Value>) {
     assert_eq!(rows.len() as u64, ROWS);
     let mut rows: Vec<(u64, String)> = rows
         .into_iter()
@@ -71,42 +75,42 @@ fn of_one_moment(rows: Vec<Value>) {
     }
 }
 
-fn rows(text: &str) -> Vec<Value> {
+fn parse_rows(text: &str) -> Vec<Value> {
     serde_json::from_str(text).unwrap()
 }
 
-/// The texts of a result, and nothing else.
-fn text_of(result: &Value) -> String {
+/// The concatenated text blocks of a result.
+fn result_text(result: &Value) -> String {
     let blocks = result["content"].as_array().unwrap();
     let texts = blocks.iter().filter(|block| block["type"] == "text");
     texts.map(|block| block["text"].as_str().unwrap()).collect()
 }
 
-/// A client that is shown texts: what was left out and how to read on is in the first line, or the first two.
-fn by_text(reader: &mut Databases) -> Vec<Value> {
+/// Reads text blocks only: the first one or two lines say what was left out and how to continue.
+fn read_by_text(reader: &mut DatabaseClient) -> Vec<Value> {
     let database: Value = {
-        let opened = reader.result("datalevin_open_database", &json!({"dir": "facts"}));
-        let opened: Value = serde_json::from_str(&text_of(&opened)).unwrap();
+        let opened = reader.call_result("datalevin_open_database", &json!({"dir": "facts"}));
+        let opened: Value = serde_json::from_str(&result_text(&opened)).unwrap();
         opened["database"].clone()
     };
-    let text = text_of(&reader.result(
+    let text = result_text(&reader.call_result(
         "datalevin_query",
         &json!({"database": database, "query": QUERY}),
     ));
     let (head, shown) = text.split_once('\n').unwrap();
     let head: Value = serde_json::from_str(head).unwrap();
     assert_eq!(head["meta"]["truncated"], true);
-    let mut read = rows(shown);
+    let mut read = parse_rows(shown);
     let next = &head["meta"]["next"];
     let (mut tool, mut arguments) = (
         next["tool"].as_str().unwrap().to_owned(),
         next["arguments"].clone(),
     );
     loop {
-        let text = text_of(&reader.result(&tool, &arguments));
+        let text = result_text(&reader.call_result(&tool, &arguments));
         let mut parts = text.splitn(3, '\n');
         let (_, next) = (parts.next().unwrap(), parts.next().unwrap());
-        read.extend(rows(parts.next().unwrap()));
+        read.extend(parse_rows(parts.next().unwrap()));
         if next == "end" {
             return read;
         }
@@ -116,8 +120,8 @@ fn by_text(reader: &mut Databases) -> Vec<Value> {
     }
 }
 
-/// A client that reads `structuredContent`.
-fn by_structure(reader: &mut Databases) -> Vec<Value> {
+/// Reads `structuredContent` only.
+fn read_by_structure(reader: &mut DatabaseClient) -> Vec<Value> {
     let database = reader.open_database("facts");
     let told = reader
         .call(
@@ -133,7 +137,7 @@ fn by_structure(reader: &mut Databases) -> Vec<Value> {
     );
     loop {
         let part = reader.call(&tool, &arguments).unwrap();
-        read.extend(rows(part["text"].as_str().unwrap()));
+        read.extend(parse_rows(part["text"].as_str().unwrap()));
         let Some(cursor) = part.get("next_cursor") else {
             return read;
         };
@@ -141,11 +145,11 @@ fn by_structure(reader: &mut Databases) -> Vec<Value> {
     }
 }
 
-/// A client that follows links. Whoever serves them is another process after a while.
-fn by_resource(sandbox: &Sandbox) -> Vec<Value> {
-    let mut reader = Databases::start(sandbox, &[]);
+/// Follows resource links. The server process is replaced after a while.
+fn read_by_resource(sandbox: &Sandbox) -> Vec<Value> {
+    let mut reader = DatabaseClient::start(sandbox, &[]);
     let database = reader.open_database("facts");
-    let told = reader.result(
+    let told = reader.call_result(
         "datalevin_query",
         &json!({"database": database, "query": QUERY}),
     );
@@ -155,7 +159,7 @@ fn by_resource(sandbox: &Sandbox) -> Vec<Value> {
     let mut read = String::new();
     for part in 0.. {
         if part == 100 {
-            reader = Databases::start(sandbox, &[]);
+            reader = DatabaseClient::start(sandbox, &[]);
         }
         let told = reader
             .stdio
@@ -168,26 +172,27 @@ fn by_resource(sandbox: &Sandbox) -> Vec<Value> {
         };
         address = next["uri"].clone();
     }
-    rows(&read)
+    parse_rows(&read)
 }
 
 #[test]
 fn every_kind_of_client_reads_to_the_last_row() {
     let sandbox = Sandbox::new();
-    let mut writer = Databases::start(&sandbox, &["--allow-writes"]);
+    let mut writer = DatabaseClient::start(&sandbox, &["--allow-writes"]);
     let database = fill(&mut writer);
-    let (by_text, by_structure, by_resource) = while_it_changes(&mut writer, &database, || {
-        // Clients of this version know nothing but texts.
-        let mut texts = Databases::silent(&sandbox, &[]);
-        texts.stdio.initialize("2025-03-26", &json!({}));
-        let mut structures = Databases::start(&sandbox, &[]);
-        (
-            by_text(&mut texts),
-            by_structure(&mut structures),
-            by_resource(&sandbox),
-        )
-    });
-    of_one_moment(by_text);
-    of_one_moment(by_structure);
-    of_one_moment(by_resource);
+    let (by_text, by_structure, by_resource) =
+        with_concurrent_writes(&mut writer, &database, || {
+            // Clients of this protocol version know text only.
+            let mut texts = DatabaseClient::start_uninitialized(&sandbox, &[]);
+            texts.stdio.initialize("2025-03-26", &json!({}));
+            let mut structures = DatabaseClient::start(&sandbox, &[]);
+            (
+                read_by_text(&mut texts),
+                read_by_structure(&mut structures),
+                read_by_resource(&sandbox),
+            )
+        });
+    assert_one_snapshot(by_text);
+    assert_one_snapshot(by_structure);
+    assert_one_snapshot(by_resource);
 }

@@ -1,4 +1,4 @@
-//! Without leave to write, nothing is made or changed: where it could be, and where it could not be.
+//! Without `--allow-writes` nothing is created or changed, on writable and on read-only storage.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,13 +7,13 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::databases::{Databases, Tree, changed, tree};
+use crate::database_client::{DatabaseClient, FolderSnapshot, changed_paths, folder_snapshot};
 use crate::sandbox::Sandbox;
-use crate::stdio::Stdio;
+use crate::stdio::StdioClient;
 
-/// What a server that writes leaves behind: facts, tables, texts and vectors.
-fn prepare(sandbox: &Sandbox) {
-    let mut databases = Databases::start(sandbox, &["--allow-writes"]);
+/// Creates facts, tables, texts and vectors with a server that may write.
+fn prepare_stores(sandbox: &Sandbox) {
+    let mut databases = DatabaseClient::start(sandbox, &["--allow-writes"]);
     let schema = json!({":note": {":db/valueType": ":db.type/string", ":db/fulltext": true}});
     let database = databases.open(
         "datalevin_open_database",
@@ -23,12 +23,12 @@ fn prepare(sandbox: &Sandbox) {
     let data: Vec<Value> = (1..=300)
         .map(|n| json!({":n": n, ":note": format!("note {n}")}))
         .collect();
-    databases.got(
+    databases.call_ok(
         "datalevin_transact",
         &json!({"database": database, "txData": data}),
     );
     let kv = databases.open("datalevin_open_kv", &json!({"dir": "stores/tables"}), "kv");
-    databases.got(
+    databases.call_ok(
         "datalevin_kv_transact",
         &json!({"kv": kv, "dbi": "t", "txs": [[":put", 1, "one"]]}),
     );
@@ -45,8 +45,8 @@ fn prepare(sandbox: &Sandbox) {
     databases.call("datalevin_add_vector", &vector).unwrap();
 }
 
-/// Reads with every tool that reads, and tries every one that writes.
-fn use_all(databases: &mut Databases) {
+/// Calls every reading tool, and tries every writing one.
+fn use_every_tool(databases: &mut DatabaseClient) {
     let database = databases.open_database("stores/facts");
     let kv = databases.open("datalevin_open_kv", &json!({"dir": "stores/tables"}), "kv");
     let search = databases.open(
@@ -66,9 +66,9 @@ fn use_all(databases: &mut Databases) {
             .extend(more.as_object().unwrap().clone());
         arguments
     };
-    let told = databases.ask(&database, "[:find (count ?n) . :where [_ :n ?n]]");
+    let told = databases.query(&database, "[:find (count ?n) . :where [_ :n ?n]]");
     assert_eq!(told, 300);
-    // Also what is too long for a reply and has to be kept somewhere.
+    // This includes an answer that is too long for a reply and must be stored.
     let long = databases.call(
         "datalevin_query",
         &of(
@@ -161,7 +161,7 @@ fn use_all(databases: &mut Databases) {
         ),
     ] {
         assert_eq!(
-            databases.got(&format!("datalevin_{tool}"), &of(id, more)),
+            databases.call_ok(&format!("datalevin_{tool}"), &of(id, more)),
             result,
             "{tool}"
         );
@@ -184,7 +184,7 @@ fn use_all(databases: &mut Databases) {
         ("remove_vector", "vectorIndex", json!({"vectorRef": "a"})),
     ] {
         assert_eq!(
-            databases.code(&format!("datalevin_{tool}"), &of(id, more)),
+            databases.call_error_code(&format!("datalevin_{tool}"), &of(id, more)),
             ":writes-disabled",
             "{tool}"
         );
@@ -200,20 +200,23 @@ fn use_all(databases: &mut Databases) {
             .as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        assert_eq!(databases.code(open, &arguments), ":writes-disabled");
+        assert_eq!(
+            databases.call_error_code(open, &arguments),
+            ":writes-disabled"
+        );
     }
-    // What is not there is not made.
+    // A missing store is not created.
     assert_eq!(
-        databases.code(open, &json!({"dir": "stores/missing"})),
+        databases.call_error_code(open, &json!({"dir": "stores/missing"})),
         ":unknown-database"
     );
-    databases.code("datalevin_open_kv", &json!({"dir": "stores/missing"}));
-    databases.code(
+    databases.call_error_code("datalevin_open_kv", &json!({"dir": "stores/missing"}));
+    databases.call_error_code(
         "datalevin_open_search_index",
         &json!({"kv": kv, "opts": {":domain": "missing"}}),
     );
     let other = json!({"kv": kv, "opts": {":domain": "missing", ":dimensions": 2}});
-    databases.code("datalevin_open_vector_index", &other);
+    databases.call_error_code("datalevin_open_vector_index", &other);
     for (tool, id) in [
         ("vector_index", "vectorIndex"),
         ("search_index", "searchIndex"),
@@ -225,9 +228,9 @@ fn use_all(databases: &mut Databases) {
     }
 }
 
-/// What is changed of the stores, but for the file in which whoever reads says so.
-fn changed_but_locks(before: &Tree, after: &Tree) -> Vec<String> {
-    let changed = changed(before, after).into_iter();
+/// The changed files, except the lock file that readers write to.
+fn changed_except_locks(before: &FolderSnapshot, after: &FolderSnapshot) -> Vec<String> {
+    let changed = changed_paths(before, after).into_iter();
     changed.filter(|name| !name.ends_with("lock.mdb")).collect()
 }
 
@@ -238,19 +241,19 @@ fn set_mode(path: &Path, mode: u32) {
 #[test]
 fn nothing_is_made_or_changed() {
     let sandbox = Sandbox::new();
-    prepare(&sandbox);
+    prepare_stores(&sandbox);
     let stores = sandbox.home().join("project/stores");
     let folders = [stores.clone(), stores.join("facts"), stores.join("tables")];
-    // Whoever is root may write all the same, and must not.
+    // Root can write all the same, and must not.
     for folder in &folders {
         set_mode(folder, 0o555);
     }
-    let before = tree(&stores);
-    let mut databases = Databases::start(&sandbox, &[]);
-    use_all(&mut databases);
+    let before = folder_snapshot(&stores);
+    let mut databases = DatabaseClient::start(&sandbox, &[]);
+    use_every_tool(&mut databases);
     assert_eq!(databases.stdio.finish(), (0, vec![]));
-    let after = tree(&stores);
-    assert_eq!(changed_but_locks(&before, &after), [""; 0]);
+    let after = folder_snapshot(&stores);
+    assert_eq!(changed_except_locks(&before, &after), [""; 0]);
     assert!(before.keys().eq(after.keys()), "nothing came or went");
     for folder in &folders {
         set_mode(folder, 0o755);
@@ -260,9 +263,9 @@ fn nothing_is_made_or_changed() {
 #[test]
 fn it_is_read_from_where_nobody_can_write() {
     let sandbox = Sandbox::new();
-    prepare(&sandbox);
+    prepare_stores(&sandbox);
     let stores = sandbox.home().join("project/stores");
-    // A namespace of our own, in which the folder is mounted to be read only, where one can be had.
+    // A mount namespace with the folder mounted read-only, if the machine allows it.
     let script = "mount --bind stores stores && mount -o remount,ro,bind stores && ! touch stores/made && exec \"$0\" db mcp";
     let tried = Command::new("unshare")
         .args(["-rm", "mount", "-t", "tmpfs", "none", "/tmp"])
@@ -289,12 +292,15 @@ fn it_is_read_from_where_nobody_can_write() {
     command
         .current_dir(own.get_current_dir().unwrap())
         .stderr(std::process::Stdio::null());
-    let before = tree(&stores);
-    let mut databases = Databases {
-        stdio: Stdio::of(&mut command),
+    let before = folder_snapshot(&stores);
+    let mut databases = DatabaseClient {
+        stdio: StdioClient::spawn(&mut command),
     };
     databases.stdio.initialize("2025-06-18", &json!({}));
-    use_all(&mut databases);
+    use_every_tool(&mut databases);
     assert_eq!(databases.stdio.finish(), (0, vec![]));
-    assert_eq!(changed_but_locks(&before, &tree(&stores)), [""; 0]);
+    assert_eq!(
+        changed_except_locks(&before, &folder_snapshot(&stores)),
+        [""; 0]
+    );
 }

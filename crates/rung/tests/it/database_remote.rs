@@ -1,4 +1,4 @@
-//! `rung db mcp` and databases on a server elsewhere, over `dtlv://`.
+//! `rung db mcp` with databases on a remote server, over `dtlv://`.
 
 use std::borrow::Borrow;
 use std::fs::File;
@@ -8,26 +8,26 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::database_tools::Client;
+use crate::database_tools::DbMcpClient;
 
 #[path = "../../../rung-dtlv/tests/it/fake.rs"]
 #[expect(dead_code, reason = "its own crate asks more of it")]
 mod fake;
 
-use fake::{Fake, Mischief, PASSWORD, edn};
+use fake::{FakeServer, PASSWORD, ServerFault, edn};
 
-/// A client of a server of ours that writes everything down, and of one elsewhere.
-struct Two {
-    fake: Fake,
-    client: Client,
+/// A client of our server, which logs everything, and a fake remote server.
+struct RemoteFixture {
+    fake: FakeServer,
+    client: DbMcpClient,
     folder: tempfile::TempDir,
 }
 
-impl Two {
+impl RemoteFixture {
     fn new(args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let client = client(folder.path(), args);
-        let fake = Fake::start();
+        let client = start_client(folder.path(), args);
+        let fake = FakeServer::start();
         Self {
             fake,
             client,
@@ -39,15 +39,15 @@ impl Two {
         format!("dtlv://ann:{PASSWORD}@{}/{rest}", self.fake.address)
     }
 
-    /// The id of the database that there is, with four facts in it where they may be written.
-    fn database(&mut self) -> Value {
+    /// Opens the database of the fake server.
+    fn open_database(&mut self) -> Value {
         let uri = self.uri("things");
         let opened = self.call("open_database", json!({"uri": uri})).unwrap();
         opened["database"].clone()
     }
 
-    fn filled(&mut self) -> Value {
-        let db = self.database();
+    fn open_filled_database(&mut self) -> Value {
+        let db = self.open_database();
         let facts = json!([
             [":db/add", 1, ":name", "Ann"],
             [":db/add", 2, ":name", "Ben"],
@@ -70,7 +70,7 @@ impl Two {
             .call(&format!("datalevin_{tool}"), arguments.borrow())
     }
 
-    fn fails(&mut self, tool: &str, arguments: impl Borrow<Value>) -> Value {
+    fn call_error(&mut self, tool: &str, arguments: impl Borrow<Value>) -> Value {
         let called = self
             .client
             .try_call(&format!("datalevin_{tool}"), arguments.borrow());
@@ -85,28 +85,28 @@ impl Two {
     }
 }
 
-impl Drop for Two {
-    /// Whatever happened, the password is nowhere in what was said.
+impl Drop for RemoteFixture {
+    /// Asserts at the end of every test that the password was never printed.
     fn drop(&mut self) {
         let written = std::fs::read_to_string(self.folder.path().join("stderr")).unwrap();
-        for said in [&self.client.said, &written] {
+        for said in [&self.client.transcript, &written] {
             assert!(!said.contains(PASSWORD), "{said}");
         }
     }
 }
 
-fn client(folder: &Path, args: &[&str]) -> Client {
+fn start_client(folder: &Path, args: &[&str]) -> DbMcpClient {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rung"));
     command.args(["--home", "home", "db", "mcp"]).args(args);
     command.env("RUNG_LOG", "trace");
     command.stderr(File::create(folder.join("stderr")).unwrap());
-    Client::of(folder, command)
+    DbMcpClient::spawn(folder, command)
 }
 
 #[test]
 fn facts_on_a_server_are_written_and_read() {
-    let mut two = Two::new(&["--allow-writes"]);
-    let db = two.filled();
+    let mut two = RemoteFixture::new(&["--allow-writes"]);
+    let db = two.open_filled_database();
     let uri = two.uri("things");
     let again = two.call("open_database", json!({"uri": uri})).unwrap();
     assert_eq!(again["database"], db, "whoever has it open has its id");
@@ -161,7 +161,7 @@ fn facts_on_a_server_are_written_and_read() {
         told("fulltext_datoms", json!({"query": "ann"})),
         json!([{"e": 1, "a": ":name", "v": "Ann", "tx": 1, "added": true}])
     );
-    // What runs on the server's host is not asked for.
+    // Calls that would run code on the server's host are not sent.
     let reach = json!({"query": "[:find ?x :where [(clojure.core/slurp \"/etc/passwd\") ?x]]"});
     two.fake.state.log.lock().clear();
     assert_eq!(two.call("query", of(reach)), Err(":tool-error".to_owned()));
@@ -170,15 +170,15 @@ fn facts_on_a_server_are_written_and_read() {
         two.call("transact", of(call)),
         Err(":tool-error".to_owned())
     );
-    assert_eq!(two.fake.asked(), [""; 0]);
+    assert_eq!(two.fake.request_types(), [""; 0]);
     two.call("close_database", of(json!({}))).unwrap();
     assert_eq!(two.rows(&db, ":name"), Err(":unknown-database".to_owned()));
 }
 
 #[test]
 fn a_long_answer_of_a_server_is_read_to_its_last_row() {
-    let mut two = Two::new(&["--allow-writes"]);
-    let db = two.database();
+    let mut two = RemoteFixture::new(&["--allow-writes"]);
+    let db = two.open_database();
     let facts: Vec<Value> = (0..3_000)
         .map(|n| json!([":db/add", n, ":n", format!("row {n}")]))
         .collect();
@@ -199,7 +199,7 @@ fn a_long_answer_of_a_server_is_read_to_its_last_row() {
         assert!(next["path"].is_string(), "{told}");
         let asked = json!({"handle": next["handle"], "path": path});
         let asked = json!({"name": "rung.read", "arguments": asked});
-        let read = two.client.ask("tools/call", &asked);
+        let read = two.client.request("tools/call", &asked);
         let text = read["result"]["structuredContent"]["text"].as_str();
         let last: Vec<Value> = serde_json::from_str(text.unwrap()).unwrap();
         assert_eq!(last.len(), 10, "{read}");
@@ -210,7 +210,7 @@ fn a_long_answer_of_a_server_is_read_to_its_last_row() {
 
 #[test]
 fn tables_texts_and_vectors_on_a_server_are_written_and_read() {
-    let mut two = Two::new(&["--allow-writes"]);
+    let mut two = RemoteFixture::new(&["--allow-writes"]);
     let uri = two.uri("things?store=kv");
     let opened = two.call(
         "open_kv",
@@ -236,14 +236,14 @@ fn tables_texts_and_vectors_on_a_server_are_written_and_read() {
         two.call("kv_range", range).unwrap()["result"],
         json!([[1, "one"]])
     );
-    // To read a table does not make it.
+    // Reading a table does not create it.
     let none = json!({"kv": kv, "dbi": "nowhere", "key": 1});
     assert_eq!(two.call("kv_get", none).unwrap()["result"], Value::Null);
     let none = json!({"kv": kv, "dbi": "nowhere", "keyRange": [":all"]});
     assert_eq!(two.call("kv_range", none).unwrap()["result"], json!([]));
     let opened = two
         .fake
-        .asked()
+        .request_types()
         .iter()
         .filter(|kind| *kind == "open-dbi")
         .count();
@@ -300,7 +300,7 @@ fn tables_texts_and_vectors_on_a_server_are_written_and_read() {
     two.call("remove_vector", b.clone()).unwrap();
     assert_eq!(two.call("vector_indexed", b).unwrap()["result"], false);
     two.call("close_vector_index", of).unwrap();
-    // What is open in a store is closed with it.
+    // Closing a store closes its indexes.
     two.call("close_kv", json!({"kv": kv})).unwrap();
     assert_eq!(
         two.call("document_count", all),
@@ -310,13 +310,13 @@ fn tables_texts_and_vectors_on_a_server_are_written_and_read() {
 
 #[test]
 fn without_leave_to_write_nothing_is_made_on_a_server() {
-    let mut two = Two::new(&[]);
+    let mut two = RemoteFixture::new(&[]);
     let uri = two.uri("nowhere");
     assert_eq!(
         two.call("open_database", json!({"uri": uri})),
         Err(":unknown-database".to_owned())
     );
-    assert_eq!(two.fake.asked(), ["list-databases"]);
+    assert_eq!(two.fake.request_types(), ["list-databases"]);
     two.fake.state.log.lock().clear();
     let uri = two.uri("things");
     for (more, value) in [("schema", json!({":n": {}})), ("create", json!(true))] {
@@ -326,15 +326,15 @@ fn without_leave_to_write_nothing_is_made_on_a_server() {
             Err(":writes-disabled".to_owned())
         );
     }
-    assert_eq!(two.fake.asked(), [""; 0]);
-    let db = two.database();
-    assert_eq!(two.fake.asked(), ["list-databases", "open"]);
+    assert_eq!(two.fake.request_types(), [""; 0]);
+    let db = two.open_database();
+    assert_eq!(two.fake.request_types(), ["list-databases", "open"]);
     let asked = json!({"database": db, "txData": [[":db/add", 1, ":a", 1]]});
     assert_eq!(
         two.call("transact", asked),
         Err(":writes-disabled".to_owned())
     );
-    assert_eq!(two.fake.asked(), ["list-databases", "open"]);
+    assert_eq!(two.fake.request_types(), ["list-databases", "open"]);
     assert_eq!(two.rows(&db, ":name"), Ok(json!({"~set": []})));
 
     let uri = two.uri("things?store=kv");
@@ -349,13 +349,13 @@ fn without_leave_to_write_nothing_is_made_on_a_server() {
         let asked = json!({"kv": kv, "opts": opts});
         assert_eq!(two.call(tool, asked), Err(":tool-error".to_owned()));
     }
-    assert_eq!(two.fake.asked(), ["list-dbis"; 3]);
-    // Whoever may not see which databases there are may not make one either.
+    assert_eq!(two.fake.request_types(), ["list-dbis"; 3]);
+    // A remote user who may not list databases may not create one either, so opening is allowed.
     let refusal = r#"{:type :error-response :message "Don't have permission to list databases"}"#;
-    two.fake.will([Mischief::Answer(edn(refusal))]);
+    two.fake.queue_faults([ServerFault::Answer(edn(refusal))]);
     let uri = two.uri("things");
     two.call("open_database", json!({"uri": uri})).unwrap();
-    two.fake.will([Mischief::Answer(edn(
+    two.fake.queue_faults([ServerFault::Answer(edn(
         r#"{:type :error-response :message "Unknown message type"}"#,
     ))]);
     assert_eq!(
@@ -366,7 +366,7 @@ fn without_leave_to_write_nothing_is_made_on_a_server() {
 
 #[test]
 fn what_is_no_address_or_no_password_is_refused() {
-    let mut two = Two::new(&["--allow-writes"]);
+    let mut two = RemoteFixture::new(&["--allow-writes"]);
     let address = two.fake.address;
     for uri in [
         json!(format!("http://ann:{PASSWORD}@{address}/things")),
@@ -374,22 +374,22 @@ fn what_is_no_address_or_no_password_is_refused() {
         json!([format!("dtlv://ann:{PASSWORD}@{address}/things")]),
         json!(format!("dtlv://ann:{PASSWORD}@{address}/things?store=kv")),
     ] {
-        let failed = two.fails("open_database", json!({"uri": uri}));
+        let failed = two.call_error("open_database", json!({"uri": uri}));
         assert_eq!(failed["code"], ":invalid-params", "{failed}");
         assert_eq!(failed["details"]["field"], "uri", "{failed}");
     }
-    let failed = two.fails("open_database", json!({"dir": two.uri("things")}));
+    let failed = two.call_error("open_database", json!({"dir": two.uri("things")}));
     assert_eq!(failed["details"]["field"], "dir", "{failed}");
     let both = json!({"dir": "x", "uri": two.uri("things")});
-    let failed = two.fails("open_kv", both);
+    let failed = two.call_error("open_kv", both);
     assert_eq!(failed["details"]["field"], "dir|uri", "{failed}");
     let wrong = format!("dtlv://ann:wrong-{PASSWORD}-wrong@{address}/things");
-    let failed = two.fails("open_database", json!({"uri": wrong}));
+    let failed = two.call_error("open_database", json!({"uri": wrong}));
     assert_eq!(failed["code"], ":tool-error");
     let said = failed["error"].as_str().unwrap();
-    assert!(said.contains("does not let us in"), "{said}");
+    assert!(said.contains("rejected the login"), "{said}");
     let wrong = json!({"uri": two.uri("things"), "clientOpts": {":pool-size": "many"}});
-    let failed = two.fails("open_database", wrong);
+    let failed = two.call_error("open_database", wrong);
     assert_eq!(failed["details"]["field"], "clientOpts", "{failed}");
     let there = std::fs::read_dir(two.folder.path()).unwrap();
     assert_eq!(there.count(), 2, "the home and what was written down");
@@ -397,53 +397,53 @@ fn what_is_no_address_or_no_password_is_refused() {
 
 #[test]
 fn a_server_that_was_gone_is_asked_again_when_it_is_back() {
-    let mut two = Two::new(&["--allow-writes"]);
-    let db = two.filled();
+    let mut two = RemoteFixture::new(&["--allow-writes"]);
+    let db = two.open_filled_database();
     let before = two.rows(&db, ":name");
-    // In the middle of a call: a read is asked again, a write is not.
-    two.fake.will([Mischief::Close]);
+    // In the middle of a call: a read is retried, a write is not.
+    two.fake.queue_faults([ServerFault::Close]);
     assert_eq!(two.rows(&db, ":name"), before);
-    two.fake.will([Mischief::Close]);
+    two.fake.queue_faults([ServerFault::Close]);
     let change = json!({"database": db, "txData": [[":db/add", 3, ":name", "Cid"]]});
-    let failed = two.fails("transact", change);
+    let failed = two.call_error("transact", change);
     let said = failed["error"].as_str().unwrap();
     assert!(said.contains("was not repeated"), "{failed}");
-    two.fake.go_down();
-    let failed = two.fails(
+    two.fake.stop();
+    let failed = two.call_error(
         "query",
         json!({"database": db, "query": "[:find ?e :where [?e :name]]"}),
     );
     assert_eq!(failed["code"], ":tool-error", "{failed}");
-    two.fake.come_back();
+    two.fake.restart();
     assert_eq!(two.rows(&db, ":name"), before);
-    // One that was started anew has to be told what is open.
+    // A restarted server must be told which databases are open.
     let reopen = edn(r#"{:type :reopen :db-name "things" :db-type "datalog"}"#);
-    two.fake.will([Mischief::Answer(reopen)]);
+    two.fake.queue_faults([ServerFault::Answer(reopen)]);
     assert_eq!(two.rows(&db, ":name"), before);
 }
 
 #[test]
 fn a_server_that_lies_is_not_believed() {
-    let mut two = Two::new(&["--allow-writes"]);
-    let db = two.filled();
+    let mut two = RemoteFixture::new(&["--allow-writes"]);
+    let db = two.open_filled_database();
     let before = two.rows(&db, ":name");
     for mischief in [
-        Mischief::Length(u32::MAX),
-        Mischief::Length(3),
-        Mischief::Format(0x12),
-        Mischief::Format(7),
-        Mischief::Content(vec![110, 255, 255, 255, 255]),
-        Mischief::Answer(edn("[1 2 3]")),
-        Mischief::FailInCopy,
-        Mischief::CloseInCopy,
-        Mischief::Answer(edn(&format!(
+        ServerFault::Length(u32::MAX),
+        ServerFault::Length(3),
+        ServerFault::Format(0x12),
+        ServerFault::Format(7),
+        ServerFault::Content(vec![110, 255, 255, 255, 255]),
+        ServerFault::Answer(edn("[1 2 3]")),
+        ServerFault::FailInCopy,
+        ServerFault::CloseInCopy,
+        ServerFault::Answer(edn(&format!(
             "{{:type :error-response :message \"Cannot: {PASSWORD}\\n at server.clj\"}}"
         ))),
     ] {
         let told = format!("{mischief:?}");
-        two.fake.will([mischief]);
+        two.fake.queue_faults([mischief]);
         let asked = json!({"database": db, "query": "[:find ?e ?v :in $ ?a :where [?e ?a ?v]]", "inputs": [":name"]});
-        let failed = two.fails("query", asked);
+        let failed = two.call_error("query", asked);
         let code = failed["code"].as_str().unwrap();
         assert!(
             [":tool-error", ":result-too-large"].contains(&code),
@@ -454,32 +454,36 @@ fn a_server_that_lies_is_not_believed() {
 }
 
 #[test]
-fn a_server_that_hangs_holds_nobody_longer_than_it_may() {
-    let mut two = Two::new(&["--allow-writes"]);
+fn calls_to_a_server_that_hangs_end_within_their_limit() {
+    let mut two = RemoteFixture::new(&["--allow-writes"]);
     let uri = two.uri("things");
     let asked = json!({"uri": uri, "clientOpts": {":time-out": 1_000, ":pool-size": 1}});
     let opened = two.call("open_database", asked).unwrap();
     let db = opened["database"].clone();
-    for mischief in [Mischief::Hang, Mischief::HangInContent, Mischief::Drip] {
-        two.fake.will([mischief]);
+    for mischief in [
+        ServerFault::Hang,
+        ServerFault::HangInContent,
+        ServerFault::Drip,
+    ] {
+        two.fake.queue_faults([mischief]);
         let start = Instant::now();
         let failed = two.rows(&db, ":name");
         assert_eq!(failed, Err(":tool-error".to_owned()));
-        // Not how long it took, but that it ended: the server never answers.
+        // The call ends although the server never answers; the exact time does not matter.
         assert!(start.elapsed() < Duration::from_secs(30));
     }
     assert!(two.rows(&db, ":name").is_ok());
-    // A call that nobody waits for gives its connection back, of which there is one.
+    // A cancelled call returns its connection to the pool, which has only one.
     let asked =
         json!({"uri": uri, "create": true, "clientOpts": {":time-out": 600_000, ":pool-size": 1}});
     let db = two.call("open_database", asked).unwrap()["database"].clone();
     two.fake.state.log.lock().clear();
-    two.fake.will([Mischief::Hang]);
+    two.fake.queue_faults([ServerFault::Hang]);
     let query = json!({"database": db, "query": "[:find ?e :where [?e :name]]"});
     let asked = json!({"name": "datalevin_query", "arguments": query});
-    let asked = two.client.send("tools/call", &asked);
+    let asked = two.client.send_request("tools/call", &asked);
     two.fake.wait_for("q", 1);
     two.client
-        .tell("notifications/cancelled", &json!({"requestId": asked}));
+        .notify("notifications/cancelled", &json!({"requestId": asked}));
     assert!(two.rows(&db, ":name").is_ok());
 }

@@ -1,4 +1,4 @@
-//! What would run for minutes ends when nobody waits for it any more: it is taken back, or its client has gone.
+//! Calls that would run for minutes end when they are cancelled or their client disconnects.
 
 use std::io::Write as _;
 use std::process::Stdio as Pipe;
@@ -6,35 +6,35 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::databases::{Databases, ticks};
+use crate::database_client::{DatabaseClient, cpu_ticks};
 use crate::sandbox::Sandbox;
-use crate::stdio::{PATIENCE, modern, wait};
+use crate::stdio::{TIMEOUT, wait_for_exit, with_modern_meta};
 
-/// Ticks of the processor's clock that somebody has who does nothing.
-const IDLE: u64 = 2;
+/// CPU ticks an idle process may use in one interval.
+const IDLE_TICKS: u64 = 2;
 
-/// Counts to ten million, from each number to the thousand after it: minutes, in little memory.
-fn counting(database: &str) -> Value {
+/// Counts to ten million through a recursive rule: minutes of work in little memory.
+fn counting_call(database: &str) -> Value {
     let rules = "[[(r ?x) [(ground 0) ?x]] [(r ?x) (r ?y) [(range 1000) [?z ...]] [(+ ?z ?y) ?x] [(< ?x 10000000)]]]";
     json!({"name": "datalevin_query", "arguments": {
         "database": database, "query": "[:find (count ?x) . :in $ % :where (r ?x)]", "inputs": [{"~edn": rules}],
     }})
 }
 
-/// Tells an entity once for every way to it, of which there are more than can be counted.
-fn pulling(database: &str) -> Value {
+/// Pulls an entity once per path to it, and the paths are too many to enumerate.
+fn pulling_call(database: &str) -> Value {
     let query = "[:find (pull ?e [*]) . :where [?e :part 1002]]";
     json!({"name": "datalevin_query", "arguments": {"database": database, "query": query}})
 }
 
-/// Gives row after row, of which none is wanted.
-fn streaming(database: &str) -> Value {
+/// Produces row after row and rejects every one.
+fn streaming_call(database: &str) -> Value {
     json!({"name": "datalevin_query", "arguments": {
         "database": database, "query": "[:find ?x ?y :where [(range 40000) [?x ...]] [(range 40000) [?y ...]] [(+ ?x ?y) ?z] [(= ?z -1)]]",
     }})
 }
 
-fn open(databases: &mut Databases) -> String {
+fn open_parts_database(databases: &mut DatabaseClient) -> String {
     let schema = json!({":part": {":db/valueType": ":db.type/ref", ":db/isComponent": true, ":db/cardinality": ":db.cardinality/many"}});
     let database = databases.open(
         "datalevin_open_database",
@@ -44,20 +44,20 @@ fn open(databases: &mut Databases) -> String {
     let parts: Vec<Value> = (1_000..1_200)
         .map(|e| json!({":db/id": e, ":part": [e / 2 * 2 + 2, e / 2 * 2 + 3]}))
         .collect();
-    databases.got(
+    databases.call_ok(
         "datalevin_transact",
         &json!({"database": database, "txData": parts}),
     );
     database
 }
 
-/// Waits until a process works, or until it rests.
-fn until(pid: u32, works: bool) {
-    let end = Instant::now() + PATIENCE;
+/// Waits until a process is busy, or until it is idle.
+fn wait_for_load(pid: u32, works: bool) {
+    let end = Instant::now() + TIMEOUT;
     loop {
-        let before = ticks(pid);
+        let before = cpu_ticks(pid);
         std::thread::sleep(Duration::from_millis(150));
-        if (ticks(pid) - before > IDLE) == works {
+        if (cpu_ticks(pid) - before > IDLE_TICKS) == works {
             return;
         }
         assert!(
@@ -71,70 +71,80 @@ fn until(pid: u32, works: bool) {
 #[test]
 fn what_is_taken_back_ends() {
     let sandbox = Sandbox::new();
-    let mut databases = Databases::start(&sandbox, &["--allow-writes"]);
-    let database = open(&mut databases);
+    let mut databases = DatabaseClient::start(&sandbox, &["--allow-writes"]);
+    let database = open_parts_database(&mut databases);
     let pid = databases.pid();
     let kinds = [
-        counting(&database),
-        pulling(&database),
-        streaming(&database),
+        counting_call(&database),
+        pulling_call(&database),
+        streaming_call(&database),
     ];
     for (kind, is_modern) in kinds
         .into_iter()
         .flat_map(|kind| [(kind.clone(), false), (kind, true)])
     {
-        let params = if is_modern { modern(kind) } else { kind };
-        let id = databases.stdio.begin("tools/call", &params);
-        until(pid, true);
+        let params = if is_modern {
+            with_modern_meta(kind)
+        } else {
+            kind
+        };
+        let id = databases.stdio.send_request("tools/call", &params);
+        wait_for_load(pid, true);
         databases.stdio.send(&json!({
             "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id},
         }));
-        // What comes next is the answer to what is asked next: the other gets none.
+        // The next reply belongs to the next request: the cancelled one gets none.
         databases.call("datalevin_api_info", &json!({})).unwrap();
-        until(pid, false);
+        wait_for_load(pid, false);
         assert_eq!(
-            databases.ask(&database, "[:find (count ?e) . :where [?e :part]]"),
+            databases.query(&database, "[:find (count ?e) . :where [?e :part]]"),
             200
         );
     }
-    // All at once, and one after the other.
+    // Many calls at once, cancelled one after the other.
     let ids: Vec<u64> = (0..8)
-        .map(|_| databases.stdio.begin("tools/call", &counting(&database)))
+        .map(|_| {
+            databases
+                .stdio
+                .send_request("tools/call", &counting_call(&database))
+        })
         .collect();
-    until(pid, true);
+    wait_for_load(pid, true);
     for id in ids {
         databases.stdio.send(&json!({
             "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id},
         }));
     }
     databases.call("datalevin_api_info", &json!({})).unwrap();
-    until(pid, false);
+    wait_for_load(pid, false);
 }
 
 #[test]
 fn what_is_asked_meanwhile_is_answered() {
     let sandbox = Sandbox::new();
-    let mut databases = Databases::start(&sandbox, &["--allow-writes"]);
-    let database = open(&mut databases);
-    databases.stdio.begin("tools/call", &counting(&database));
+    let mut databases = DatabaseClient::start(&sandbox, &["--allow-writes"]);
+    let database = open_parts_database(&mut databases);
+    databases
+        .stdio
+        .send_request("tools/call", &counting_call(&database));
     for n in 0..20 {
         let data = json!([{":n": n}]);
-        databases.got(
+        databases.call_ok(
             "datalevin_transact",
             &json!({"database": database, "txData": data}),
         );
         assert_eq!(
-            databases.ask(&database, "[:find (count ?n) . :where [_ :n ?n]]"),
+            databases.query(&database, "[:find (count ?n) . :where [_ :n ?n]]"),
             n + 1
         );
     }
 }
 
-/// A server that counts for a client, which has said these lines and has both ends of the pipes.
-fn busy(sandbox: &Sandbox, call: impl Fn(&str) -> Value) -> std::process::Child {
-    // The id of the database is only known once it is open.
-    let mut databases = Databases::start(sandbox, &["--allow-writes"]);
-    open(&mut databases);
+/// Starts a server that is busy with a call. Returns the process with both of its pipes.
+fn start_busy_server(sandbox: &Sandbox, call: impl Fn(&str) -> Value) -> std::process::Child {
+    // The call needs the id of the open database.
+    let mut databases = DatabaseClient::start(sandbox, &["--allow-writes"]);
+    open_parts_database(&mut databases);
     drop(databases);
     let mut command = sandbox.command();
     command.args(["db", "mcp"]).stderr(Pipe::null());
@@ -145,7 +155,9 @@ fn busy(sandbox: &Sandbox, call: impl Fn(&str) -> Value) -> std::process::Child 
         .unwrap();
     let say = |message: Value| writeln!(child.stdin.as_ref().unwrap(), "{message}").unwrap();
     let open = json!({"name": "datalevin_open_database", "arguments": {"dir": "facts"}});
-    say(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": modern(open)}));
+    say(
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": with_modern_meta(open)}),
+    );
     let mut line = String::new();
     let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut output, &mut line).unwrap();
@@ -154,26 +166,26 @@ fn busy(sandbox: &Sandbox, call: impl Fn(&str) -> Value) -> std::process::Child 
         .as_str()
         .unwrap();
     say(
-        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": modern(call(database))}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": with_modern_meta(call(database))}),
     );
     child.stdout = Some(output.into_inner());
-    until(child.id(), true);
+    wait_for_load(child.id(), true);
     child
 }
 
 #[test]
-fn whoever_has_gone_is_not_worked_for() {
+fn a_call_ends_when_its_client_disconnects() {
     let sandbox = Sandbox::new();
-    let mut child = busy(&sandbox, counting);
+    let mut child = start_busy_server(&sandbox, counting_call);
     drop((child.stdin.take(), child.stdout.take()));
-    assert_eq!(wait(&mut child), 0);
+    assert_eq!(wait_for_exit(&mut child), 0);
 }
 
 #[test]
-fn whoever_has_said_everything_still_hears_the_answer() {
+fn a_client_that_closes_its_input_still_gets_the_reply() {
     let sandbox = Sandbox::new();
-    let mut child = busy(&sandbox, |database| {
-        let mut call = counting(database);
+    let mut child = start_busy_server(&sandbox, |database| {
+        let mut call = counting_call(database);
         let query = "[:find (count ?x) . :in $ % :where (r ?x) :timeout 1500]";
         call["arguments"]["query"] = query.into();
         call
@@ -187,9 +199,9 @@ fn whoever_has_said_everything_still_hears_the_answer() {
         "{told}"
     );
     assert!(told.to_string().contains("1500 ms"), "{told}");
-    // Half a minute is how long a call may take then. That is long for a test.
+    // After the input ends a call may take up to 30 s, which is long for a test.
     if std::env::var_os("SOAK_SECONDS").is_some() {
-        let mut child = busy(&sandbox, counting);
+        let mut child = start_busy_server(&sandbox, counting_call);
         drop(child.stdin.take());
         assert!(child.wait().unwrap().success());
     }

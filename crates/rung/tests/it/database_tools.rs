@@ -1,4 +1,4 @@
-//! `rung db mcp`: databases as tools, over standard input and output.
+//! `rung db mcp`: databases as tools, over stdio.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -6,24 +6,24 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// A client of one server.
-pub(crate) struct Client {
+/// A client of one server process.
+pub(crate) struct DbMcpClient {
     server: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    asked: u64,
-    /// Everything that was answered.
-    pub(crate) said: String,
+    last_id: u64,
+    /// All output of the server.
+    pub(crate) transcript: String,
 }
 
-impl Client {
+impl DbMcpClient {
     pub(crate) fn new(folder: &Path, args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rung"));
         command.args(["--home", "home", "db", "mcp"]).args(args);
-        Self::of(folder, command)
+        Self::spawn(folder, command)
     }
 
-    pub(crate) fn of(folder: &Path, mut command: Command) -> Self {
+    pub(crate) fn spawn(folder: &Path, mut command: Command) -> Self {
         command.current_dir(folder);
         let mut server = command
             .stdin(Stdio::piped())
@@ -36,11 +36,11 @@ impl Client {
             server,
             input,
             output,
-            asked: 0,
-            said: String::new(),
+            last_id: 0,
+            transcript: String::new(),
         };
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
-        client.ask("initialize", &hello);
+        client.request("initialize", &hello);
         writeln!(
             client.input,
             "{}",
@@ -50,42 +50,42 @@ impl Client {
         client
     }
 
-    pub(crate) fn ask(&mut self, method: &str, params: &Value) -> Value {
-        self.send(method, params);
-        self.receive()
+    pub(crate) fn request(&mut self, method: &str, params: &Value) -> Value {
+        self.send_request(method, params);
+        self.read_message()
     }
 
-    /// Asks without waiting, and gives the number of the question.
-    pub(crate) fn send(&mut self, method: &str, params: &Value) -> u64 {
-        self.asked += 1;
+    /// Sends a request without waiting. Returns its id.
+    pub(crate) fn send_request(&mut self, method: &str, params: &Value) -> u64 {
+        self.last_id += 1;
         let message =
-            json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
+            json!({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params});
         writeln!(self.input, "{message}").unwrap();
-        self.asked
+        self.last_id
     }
 
-    /// Says something that is not answered.
-    pub(crate) fn tell(&mut self, method: &str, params: &Value) {
+    /// Sends a notification.
+    pub(crate) fn notify(&mut self, method: &str, params: &Value) {
         let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
         writeln!(self.input, "{message}").unwrap();
     }
 
-    pub(crate) fn receive(&mut self) -> Value {
+    pub(crate) fn read_message(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
-        self.said.push_str(&line);
+        self.transcript.push_str(&line);
         serde_json::from_str(&line).unwrap()
     }
 
-    /// What a tool gives; or its code, where it fails.
+    /// Calls a tool. Returns its structured content, or the code of its error.
     pub(crate) fn call(&mut self, name: &str, arguments: &Value) -> Result<Value, String> {
         let told = self.try_call(name, arguments);
         told.map_err(|error| error["code"].as_str().unwrap_or("none").to_owned())
     }
 
-    /// What a tool gives; or all that it says of its failure.
+    /// Calls a tool. Returns its structured content, or the whole error.
     pub(crate) fn try_call(&mut self, name: &str, arguments: &Value) -> Result<Value, Value> {
-        let answer = self.ask("tools/call", &json!({"name": name, "arguments": arguments}));
+        let answer = self.request("tools/call", &json!({"name": name, "arguments": arguments}));
         let result = &answer["result"];
         let structured = result["structuredContent"].clone();
         assert!(structured.is_object(), "{answer}");
@@ -101,7 +101,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for DbMcpClient {
     fn drop(&mut self) {
         let _gone = self.server.kill();
         let _gone = self.server.wait();
@@ -111,7 +111,7 @@ impl Drop for Client {
 #[test]
 fn a_database_is_opened_changed_asked_and_closed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    let mut client = DbMcpClient::new(folder.path(), &["--allow-writes"]);
     let schema = json!({":name": {":db/unique": ":db.unique/identity"}, ":friend": {":db/valueType": ":db.type/ref"}});
     let db = client.open(&json!({"dir": "people", "schema": schema}));
     assert_eq!(
@@ -218,7 +218,7 @@ fn a_database_is_opened_changed_asked_and_closed() {
         .call("datalevin_count_datoms", &of(json!({"e": 2})))
         .unwrap();
     assert_eq!(count["result"], 3);
-    // Every kind of value comes back as it was given, and what is not what its tag says is refused.
+    // Every kind of value round-trips, and a value that does not match its tag is refused.
     for value in [
         json!({"~i64": "-9223372036854775808"}),
         json!({"~bigint": "123456789012345678901234567890"}),
@@ -258,7 +258,7 @@ fn a_database_is_opened_changed_asked_and_closed() {
         );
         assert_eq!(told, Err(":invalid-params".to_owned()), "{value}");
     }
-    // Nothing of what is refused is kept.
+    // A refused transaction leaves nothing behind.
     let wrong = json!([{":name": "Cy"}, [":db/add", 1, ":friend", "nobody"]]);
     assert!(
         client
@@ -282,7 +282,7 @@ fn a_database_is_opened_changed_asked_and_closed() {
 fn without_leave_to_write_nothing_is_made_or_changed() {
     let folder = tempfile::tempdir().unwrap();
     {
-        let mut client = Client::new(folder.path(), &["-w"]);
+        let mut client = DbMcpClient::new(folder.path(), &["-w"]);
         let db = client.open(&json!({"dir": "there"}));
         client
             .call(
@@ -291,7 +291,7 @@ fn without_leave_to_write_nothing_is_made_or_changed() {
             )
             .unwrap();
     }
-    let mut client = Client::new(folder.path(), &[]);
+    let mut client = DbMcpClient::new(folder.path(), &[]);
     let open = "datalevin_open_database";
     assert_eq!(
         client.call(open, &json!({"dir": "nowhere"})),
@@ -336,7 +336,7 @@ fn without_leave_to_write_nothing_is_made_or_changed() {
         .collect();
     there.sort();
     assert_eq!(there, ["home", "there"]);
-    // A line that is none does not end it.
+    // An invalid line does not end the server.
     writeln!(client.input, "no json").unwrap();
     let mut line = String::new();
     client.output.read_line(&mut line).unwrap();
@@ -347,7 +347,7 @@ fn without_leave_to_write_nothing_is_made_or_changed() {
 #[test]
 fn tables_are_read_and_changed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    let mut client = DbMcpClient::new(folder.path(), &["--allow-writes"]);
     let kv = client
         .call("datalevin_open_kv", &json!({"dir": "tables"}))
         .unwrap()["kv"]
@@ -422,7 +422,7 @@ fn tables_are_read_and_changed() {
 #[test]
 fn a_long_result_is_read_to_its_last_row() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    let mut client = DbMcpClient::new(folder.path(), &["--allow-writes"]);
     let db = client.open(&json!({"dir": "long"}));
     let rows: Vec<Value> = (0..5_000)
         .map(|n| json!({":n": n, ":text": format!("row {n}")}))
@@ -444,7 +444,7 @@ fn a_long_result_is_read_to_its_last_row() {
     let mut read: Vec<Value> = told["result"]["~set"].as_array().unwrap().clone();
     assert_eq!(read.len(), 200);
     let handle = told["meta"]["handle"].clone();
-    // Whatever becomes of the database, the rest is of the same moment.
+    // The rest of a stored result stays the same snapshot, whatever changes.
     client
         .call(
             "datalevin_transact",
@@ -453,7 +453,7 @@ fn a_long_result_is_read_to_its_last_row() {
         .unwrap();
     while read.len() < 5_000 {
         let path = format!("[{}:{}]", read.len(), read.len() + 100);
-        let answer = client.ask(
+        let answer = client.request(
             "tools/call",
             &json!({"name": "rung.read", "arguments": {"handle": handle, "path": path}}),
         );
@@ -473,8 +473,8 @@ fn a_long_result_is_read_to_its_last_row() {
 fn the_list_is_short_and_folders_are_kept_to() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("allowed")).unwrap();
-    let mut client = Client::new(folder.path(), &["--allow-writes", "--root", "allowed"]);
-    let listed = client.ask("tools/list", &json!({}));
+    let mut client = DbMcpClient::new(folder.path(), &["--allow-writes", "--root", "allowed"]);
+    let listed = client.request("tools/list", &json!({}));
     let tools = listed["result"]["tools"].as_array().unwrap();
     let ours: Vec<&Value> = tools
         .iter()
@@ -482,7 +482,20 @@ fn the_list_is_short_and_folders_are_kept_to() {
         .collect();
     assert_eq!(ours.len(), 32);
     let bytes: usize = ours.iter().map(|tool| tool.to_string().len() + 1).sum();
-    assert!(bytes <= 9_400, "{bytes}");
+    assert!(bytes <= 12_288, "{bytes}");
+    let ours_and_more = tools.iter().filter(|tool| {
+        let name = tool["name"].as_str().unwrap();
+        name.starts_with("datalevin_") || name.contains("db_")
+    });
+    let mut described = 0;
+    for tool in ours_and_more {
+        for (name, property) in tool["inputSchema"]["properties"].as_object().unwrap() {
+            let text = property["description"].as_str().unwrap_or_default();
+            assert!(!text.is_empty(), "{name} of {tool}");
+            described += 1;
+        }
+    }
+    assert!(described > 94, "{described}");
     for tool in &ours {
         let members: Vec<&String> = tool.as_object().unwrap().keys().collect();
         let known = ["name", "description", "inputSchema", "annotations"];
@@ -505,7 +518,7 @@ fn it_takes_the_place_of_another_program() {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &name).unwrap();
     let mut command = Command::new(name);
     command.args(["--allow-writes", "mcp", "--home", "home"]);
-    let mut client = Client::of(folder.path(), command);
+    let mut client = DbMcpClient::spawn(folder.path(), command);
     let told = client.call("datalevin_api_info", &json!({})).unwrap();
     assert_eq!(told["mcp"]["allowWrites"], true);
     client.open(&json!({"dir": "new"}));
@@ -514,7 +527,7 @@ fn it_takes_the_place_of_another_program() {
 #[test]
 fn texts_and_vectors_are_found() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    let mut client = DbMcpClient::new(folder.path(), &["--allow-writes"]);
     let kv = client
         .call("datalevin_open_kv", &json!({"dir": "store"}))
         .unwrap()["kv"]
@@ -623,7 +636,7 @@ fn texts_and_vectors_are_found() {
     client
         .call("datalevin_clear_documents", &json!({"searchIndex": index}))
         .unwrap();
-    // What is open in a store is closed with it.
+    // Closing a store closes its indexes.
     client
         .call("datalevin_close_kv", &json!({"kv": kv}))
         .unwrap();
@@ -657,11 +670,11 @@ fn texts_and_vectors_are_found() {
     );
 }
 
-/// The report of a long transaction was cut, and nothing said how to read the rest of it.
+/// Regression: the report of a long transaction was cut without a continuation.
 #[test]
 fn a_report_that_is_cut_is_read_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    let mut client = DbMcpClient::new(folder.path(), &["--allow-writes"]);
     let db = client.open(&json!({"dir": "long"}));
     let rows: Vec<Value> = (0..450).map(|n| json!({":n": n})).collect();
     let arguments = json!({"database": db, "txData": rows, "txMeta": "imported"});
@@ -672,7 +685,7 @@ fn a_report_that_is_cut_is_read_to_its_end() {
     let mut next = told["meta"]["next"].clone();
     while datoms.len() < 450 {
         assert_eq!(next["tool"], "rung.read");
-        let read = client.ask(
+        let read = client.request(
             "tools/call",
             &json!({"name": next["tool"], "arguments": next["arguments"]}),
         );
@@ -690,8 +703,8 @@ fn a_report_that_is_cut_is_read_to_its_end() {
 #[test]
 fn what_is_wrong_with_arguments_has_the_code_that_is_known_for_it() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(folder.path(), &["--allow-writes"]);
-    // What may be left out may be null.
+    let mut client = DbMcpClient::new(folder.path(), &["--allow-writes"]);
+    // Optional arguments may be null.
     let opened = json!({"dir": "d", "uri": null, "create": null, "schema": null, "opts": null, "clientOpts": null});
     let db = client.open(&opened);
     for (tool, arguments, code, field) in [
@@ -772,7 +785,7 @@ fn what_is_wrong_with_arguments_has_the_code_that_is_known_for_it() {
 #[test]
 fn entities_that_are_not_there_and_values_that_look_alike_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    let mut client = DbMcpClient::new(folder.path(), &["--allow-writes"]);
     let schema = json!({":name": {":db/unique": ":db.unique/identity"}});
     let db = client.open(&json!({"dir": "d", "schema": schema}));
     let value = json!({"~map": [[{"~str": ":z"}, 1], [":z", 2]]});
@@ -809,7 +822,7 @@ fn entities_that_are_not_there_and_values_that_look_alike_are_told_apart() {
     for unknown in ["clojure.core/eval", "nonsense"] {
         assert_eq!(told("pull", pull(unknown)), Err(":tool-error".to_owned()));
     }
-    // A part of the order alone, beyond what was asked for.
+    // An offset beyond what the search components select.
     let page = json!({"index": "eav", "c1": 1, "offset": 1, "limit": 1});
     assert_eq!(told("datoms", page).unwrap()[0]["a"], ":any");
 }
@@ -817,7 +830,7 @@ fn entities_that_are_not_there_and_values_that_look_alike_are_told_apart() {
 #[test]
 fn a_schema_that_is_refused_makes_no_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let mut client = Client::new(folder.path(), &["--allow-writes"]);
+    let mut client = DbMcpClient::new(folder.path(), &["--allow-writes"]);
     for wrong in [
         json!({"schema": {":a": {":db/valueType": ":db.type/nonsense"}}}),
         json!({"opts": {":vector-opts": {":dimensions": 0}}, "schema": {":v": {":db/valueType": ":db.type/vec"}}}),
@@ -846,7 +859,7 @@ fn what_another_process_made_searchable_is_found_at_once() {
         assert!(ran.unwrap().status.success(), "{args:?}");
     };
     rung(&["transact", "a.db", "[{:note \"a red fox\"}]"]);
-    let mut client = Client::new(folder.path(), &[]);
+    let mut client = DbMcpClient::new(folder.path(), &[]);
     let id = client.open(&json!({"dir": "a.db"}));
     let query = "[:find ?v :where [(fulltext $ \"fox\") [[_ _ ?v]]]]";
     let asked = json!({"database": id, "query": query});

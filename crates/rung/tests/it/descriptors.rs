@@ -1,4 +1,5 @@
-//! What a downstream server inherits: its three standard streams, and no descriptor of ours or of the process that started us.
+//! A downstream server inherits its three standard streams, and no other descriptor of Rung or of the process that started
+//! Rung.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,13 +8,13 @@ use std::process::{Command, Stdio as Pipe};
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street};
-use crate::stdio::Stdio;
+use crate::gateway::{GatewayClient, GatewayFixture};
+use crate::stdio::StdioClient;
 
-fn descriptors(pid: &str) -> BTreeMap<u32, PathBuf> {
+fn open_descriptors(pid: &str) -> BTreeMap<u32, PathBuf> {
     let folder = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let entries = folder.map(|entry| entry.unwrap());
-    // The list itself is open while it is read, where it is our own.
+    // For our own process the list includes the open directory itself.
     entries
         .filter_map(|entry| {
             let number = entry.file_name().to_str()?.parse().ok()?;
@@ -22,14 +23,14 @@ fn descriptors(pid: &str) -> BTreeMap<u32, PathBuf> {
         .collect()
 }
 
-fn parent(pid: &str) -> String {
+fn parent_pid(pid: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"));
     line.unwrap().trim().to_owned()
 }
 
-/// A command that holds a descriptor open for everything that it starts.
-fn holding(file: &Path, command: &Command) -> Command {
+/// Wraps a command so that every process it starts inherits an open descriptor.
+fn with_inherited_descriptor(file: &Path, command: &Command) -> Command {
     let mut shell = Command::new("/bin/sh");
     let script = format!("exec 9<>'{}'; exec \"$0\" \"$@\"", file.display());
     shell
@@ -48,30 +49,30 @@ fn holding(file: &Path, command: &Command) -> Command {
 
 #[test]
 fn a_server_inherits_its_standard_streams_alone() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let file = street.sandbox.write("held", "");
-    let servers = street.file();
+    let servers = street.config_file();
     for command in ["gateway", "mcp"] {
         let mut rung = street.sandbox.command();
         rung.arg(command).arg("--config").arg(&servers);
-        let mut rung = holding(&file, &rung);
-        let stdio = Stdio::of(rung.stderr(Pipe::null()));
-        let mut client = Client::open(stdio, &json!({}));
+        let mut rung = with_inherited_descriptor(&file, &rung);
+        let stdio = StdioClient::spawn(rung.stderr(Pipe::null()));
+        let mut client = GatewayClient::open(stdio, &json!({}));
         let counted = client.invoke("house::count", &json!({}));
         let pid: &Value = &counted["structuredContent"]["result"]["pid"];
         let child = pid.as_u64().expect("the server's id").to_string();
-        let ours = descriptors(&client.stdio.child.id().to_string());
+        let ours = open_descriptors(&client.stdio.child.id().to_string());
         assert!(
             ours.values().any(|path| path.ends_with("store/data.mdb")),
             "the store is open: {ours:?}"
         );
-        let inherited: BTreeMap<_, _> = descriptors(&child)
+        let inherited: BTreeMap<_, _> = open_descriptors(&child)
             .into_iter()
             .filter(|(number, _)| *number > 2)
             .collect();
         assert_eq!(inherited, BTreeMap::new(), "{command}");
-        // What stays between us and the server holds nothing of ours open either.
-        let keeper = descriptors(&parent(&child));
+        // The supervisor process between Rung and the server has no file of ours open either.
+        let keeper = open_descriptors(&parent_pid(&child));
         let data = street.sandbox.data();
         assert!(
             keeper.values().all(|path| !path.starts_with(&data)),

@@ -1,4 +1,4 @@
-//! Texts that are found by what they mean: by a model that the settings name, from the command line and as tools.
+//! Search by meaning: embedding models named in the settings, from the command line and as tools.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -13,10 +13,10 @@ use crate::sandbox::{Sandbox, run};
 const SCHEMA: &str = "{:note {:db/valueType :db.type/string :db/embedding true}}";
 const NOTES: &str =
     "[{:db/id 1 :note \"a kitten\"} {:db/id 2 :note \"the dog\"} {:db/id 3 :note \"some tea\"}]";
-const NEAREST: &str =
+const NEAREST_QUERY: &str =
     "[:find ?v . :in $ ?q :where [(embedding-neighbors $ :note ?q {:top 1}) [[_ _ ?v]]]]";
 
-/// Words with what they are about.
+/// Words and their vectors.
 const WORDS: [(&str, [f32; 3]); 8] = [
     ("[UNK]", [0.0, 0.0, 0.0]),
     ("cat", [1.0, 0.1, 0.0]),
@@ -28,7 +28,7 @@ const WORDS: [(&str, [f32; 3]); 8] = [
     ("the", [0.0, 0.0, 0.0]),
 ];
 
-/// A table of those words, as a model in a folder.
+/// Writes those words as a model in a folder.
 pub(crate) fn write_model(folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
     let vocabulary: serde_json::Map<String, Value> = WORDS
@@ -53,8 +53,8 @@ pub(crate) fn write_model(folder: &Path) {
     std::fs::write(folder.join("model.safetensors"), file).unwrap();
 }
 
-/// A place with a model that is named in the user's settings.
-fn with_model(name: &str) -> Sandbox {
+/// A sandbox whose user settings name a model.
+fn sandbox_with_model(name: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     write_model(&sandbox.home().join(".config/rung/words"));
     let settings = format!("[embeddings.{name}]\ndir = \"words\"\n");
@@ -62,61 +62,61 @@ fn with_model(name: &str) -> Sandbox {
     sandbox
 }
 
-fn nearest(sandbox: &Sandbox, text: &str) -> String {
+fn nearest_note(sandbox: &Sandbox, text: &str) -> String {
     let text = format!("{text:?}");
-    let said = sandbox.ok(&["db", "query", "db", NEAREST, &text, "--edn"]);
+    let said = sandbox.run_ok(&["db", "query", "db", NEAREST_QUERY, &text, "--edn"]);
     said.trim().to_owned()
 }
 
 #[test]
 fn a_model_in_a_folder_finds_what_means_the_same() {
-    let sandbox = with_model("default");
-    sandbox.ok(&["db", "transact", "db", NOTES, "--schema", SCHEMA]);
-    assert_eq!(nearest(&sandbox, "CAT"), "\"a kitten\"");
-    assert_eq!(nearest(&sandbox, "coffee"), "\"some tea\"");
-    sandbox.ok(&[
+    let sandbox = sandbox_with_model("default");
+    sandbox.run_ok(&["db", "transact", "db", NOTES, "--schema", SCHEMA]);
+    assert_eq!(nearest_note(&sandbox, "CAT"), "\"a kitten\"");
+    assert_eq!(nearest_note(&sandbox, "coffee"), "\"some tea\"");
+    sandbox.run_ok(&[
         "db",
         "transact",
         "db",
         "[[:db/add 1 :note \"my puppy\"] [:db/retractEntity 3]]",
     ]);
-    assert_eq!(nearest(&sandbox, "puppy"), "\"my puppy\"");
+    assert_eq!(nearest_note(&sandbox, "puppy"), "\"my puppy\"");
     let all = "[:find ?e ?d :where [(embedding-neighbors $ \"dog\" {:display :refs+dists}) [[?e _ _ ?d]]] :order-by ?d]";
-    let told = sandbox.ok(&["db", "query", "db", all, "--json"]);
+    let told = sandbox.run_ok(&["db", "query", "db", all, "--json"]);
     let told: Value = serde_json::from_str(&told).unwrap();
     let (entity, distance) = (&told[0][0], told[0][1].as_f64().unwrap());
     assert!(*entity == 2 && distance < 1e-6, "{told}");
     assert!(
         sandbox
-            .ok(&["db", "explain", "db", all])
+            .run_ok(&["db", "explain", "db", all])
             .contains("embedding-neighbors")
     );
-    // As text it is taken over with its embeddings, by the same model.
-    let dump = sandbox.ok(&["db", "dump", "db"]);
+    // A text dump is imported with its embeddings, by the same model.
+    let dump = sandbox.run_ok(&["db", "dump", "db"]);
     sandbox.write("project/all.dump", dump);
-    sandbox.ok(&["db", "import", "other", "all.dump"]);
-    let other = sandbox.ok(&["db", "query", "other", NEAREST, "\"puppy\"", "--edn"]);
+    sandbox.run_ok(&["db", "import", "other", "all.dump"]);
+    let other = sandbox.run_ok(&["db", "query", "other", NEAREST_QUERY, "\"puppy\"", "--edn"]);
     assert_eq!(other.trim(), "\"my puppy\"");
 }
 
 #[test]
 fn a_database_says_by_name_which_model_it_means() {
-    let sandbox = with_model("words");
-    // There is no model of the name that is meant where none is said.
+    let sandbox = sandbox_with_model("words");
+    // Without a name in the options the database means the model `default`, which does not exist.
     let ran = sandbox.run(&["db", "transact", "db", NOTES, "--schema", SCHEMA]);
     assert_eq!(ran.status, 66, "{}", ran.stderr);
     assert!(
         ran.stderr
-            .contains("no model of embeddings is named \"default\""),
+            .contains("no embedding model is named \"default\""),
         "{}",
         ran.stderr
     );
-    assert!(ran.stderr.contains("there are words"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("with one of: words"), "{}", ran.stderr);
     let options = "{:embedding-opts {:provider \"words\" :metric-type :euclidean}}";
-    sandbox.ok(&["db", "schema", "db", "--options", options, "--set", SCHEMA]);
-    sandbox.ok(&["db", "transact", "db", NOTES]);
-    assert_eq!(nearest(&sandbox, "dog"), "\"the dog\"");
-    // A folder or an address is nothing that a database can say.
+    sandbox.run_ok(&["db", "schema", "db", "--options", options, "--set", SCHEMA]);
+    sandbox.run_ok(&["db", "transact", "db", NOTES]);
+    assert_eq!(nearest_note(&sandbox, "dog"), "\"the dog\"");
+    // Database options cannot name a folder or an address.
     for option in [
         ":dir \"/tmp\"",
         ":url \"http://127.0.0.1:1\"",
@@ -127,58 +127,66 @@ fn a_database_says_by_name_which_model_it_means() {
         assert_eq!(ran.status, 64, "{}", ran.stderr);
         assert!(ran.stderr.contains("[embeddings.NAME]"), "{}", ran.stderr);
     }
-    // Another model under the same name is not taken for it.
+    // A different model under the same name is refused.
     let numbers = sandbox.home().join(".config/rung/words/model.safetensors");
     let mut changed = std::fs::read(&numbers).unwrap();
     *changed.last_mut().unwrap() ^= 1;
     std::fs::write(&numbers, changed).unwrap();
-    let ran = sandbox.run(&["db", "query", "db", NEAREST, "\"dog\""]);
+    let ran = sandbox.run(&["db", "query", "db", NEAREST_QUERY, "\"dog\""]);
     assert!(
-        ran.stderr.contains("are not those of the model \"words\""),
+        ran.stderr
+            .contains("not computed by the current version of the model \"words\""),
         "{}",
         ran.stderr
     );
-    assert!(ran.stderr.contains("embedded anew"), "{}", ran.stderr);
-    sandbox.ok(&[
+    assert!(
+        ran.stderr.contains("embeds their texts again"),
+        "{}",
+        ran.stderr
+    );
+    sandbox.run_ok(&[
         "db",
         "schema",
         "db",
         "--set",
         "{:note {:db/embedding false}}",
     ]);
-    sandbox.ok(&[
+    sandbox.run_ok(&[
         "db",
         "schema",
         "db",
         "--set",
         "{:note {:db/embedding true}}",
     ]);
-    assert_eq!(nearest(&sandbox, "dog"), "\"the dog\"");
+    assert_eq!(nearest_note(&sandbox, "dog"), "\"the dog\"");
 }
 
 #[test]
-fn settings_that_name_no_model_are_told() {
+fn settings_without_a_usable_model_are_reported() {
     for (settings, why) in [
         (
             "[embeddings.default]\ndir = \"nowhere\"\n",
-            "embeddings.default: nowhere is not of a model",
+            "embeddings.default: nowhere is not a usable model",
         ),
-        ("[embeddings.default]\nmodel = \"x\"\n", "say dir or url"),
+        (
+            "[embeddings.default]\nmodel = \"x\"\n",
+            "must have exactly one of dir and url",
+        ),
         (
             "[embeddings.default]\nurl = \"http://127.0.0.1:1\"\n",
-            "asked for no model",
+            "has a url and no model",
         ),
         (
             "[embeddings.default]\nurl = \"http://127.0.0.1:1\"\ndir = \"x\"\nmodel = \"x\"\n",
-            "one of them",
+            "must have exactly one of dir and url",
         ),
         (
             "[embeddings.default]\nurl = \"http://127.0.0.1:1\"\nmodel = \"x\"\nkey_env = \"X\"\nkey_file = \"x\"\n",
-            "two places",
+            "has both key_env and key_file",
         ),
         (
             "[embeddings.default]\nurl = \"http://203.0.113.1\"\nmodel = \"x\"\nkey_env = \"X\"\n",
-            "must be https",
+            "must use https",
         ),
         (
             "[embeddings.default]\nurl = \"ftp://127.0.0.1\"\nmodel = \"x\"\n",
@@ -191,8 +199,8 @@ fn settings_that_name_no_model_are_told() {
         let ran = sandbox.run(&["db", "transact", "db", NOTES, "--schema", SCHEMA]);
         assert_eq!(ran.status, 64, "{settings}: {}", ran.stderr);
         assert!(ran.stderr.contains(why), "{settings}: {}", ran.stderr);
-        if why.contains("not of a model") {
-            // Whoever only uses a database is not told where models are.
+        if why.contains("not a usable model") {
+            // Errors for users of a database do not reveal where models are.
             let home = sandbox.home();
             assert!(
                 !ran.stderr.contains(home.to_str().unwrap()),
@@ -200,12 +208,12 @@ fn settings_that_name_no_model_are_told() {
                 ran.stderr
             );
         }
-        // Whoever embeds nothing is not concerned.
-        sandbox.ok(&["db", "transact", "plain", "[{:a 1}]"]);
+        // A database without embeddings is unaffected.
+        sandbox.run_ok(&["db", "transact", "plain", "[{:a 1}]"]);
     }
 }
 
-/// A file that comes with a checkout must not have texts sent anywhere.
+/// A file in a checkout must not be able to send texts anywhere.
 #[test]
 fn a_project_names_no_model_unless_it_is_approved() {
     let sandbox = Sandbox::new();
@@ -220,18 +228,14 @@ fn a_project_names_no_model_unless_it_is_approved() {
         "{}",
         ran.stderr
     );
-    assert!(
-        ran.stderr.contains("no model of embeddings"),
-        "{}",
-        ran.stderr
-    );
-    sandbox.ok(&["config", "trust", "--yes"]);
-    sandbox.ok(&["db", "transact", "db", NOTES, "--schema", SCHEMA]);
-    assert_eq!(nearest(&sandbox, "cat"), "\"a kitten\"");
+    assert!(ran.stderr.contains("no embedding model"), "{}", ran.stderr);
+    sandbox.run_ok(&["config", "trust", "--yes"]);
+    sandbox.run_ok(&["db", "transact", "db", NOTES, "--schema", SCHEMA]);
+    assert_eq!(nearest_note(&sandbox, "cat"), "\"a kitten\"");
 }
 
-/// An endpoint that says of each text how often it has each of three letters, where it is let.
-fn endpoint(status: u16) -> (String, Arc<Mutex<Vec<String>>>) {
+/// Starts an endpoint that embeds a text as its counts of three letters. Returns its URL and the request heads it receives.
+fn start_embedding_endpoint(status: u16) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -275,7 +279,7 @@ fn endpoint(status: u16) -> (String, Arc<Mutex<Vec<String>>>) {
 #[test]
 fn an_endpoint_is_asked_with_its_key_and_the_key_is_never_told() {
     let key = "sk-never-to-be-told-0815";
-    let (url, seen) = endpoint(200);
+    let (url, seen) = start_embedding_endpoint(200);
     let sandbox = Sandbox::new();
     let settings = |url: &str| {
         let settings = format!(
@@ -288,7 +292,7 @@ fn an_endpoint_is_asked_with_its_key_and_the_key_is_never_told() {
     let notes = "[{:db/id 1 :note \"eee\"} {:db/id 2 :note \"ooo\"} {:db/id 3 :note \"aaa\"}]";
     let ran = with_key(&["db", "transact", "db", notes, "--schema", SCHEMA]);
     assert_eq!(ran.status, 0, "{}", ran.stderr);
-    let ran = with_key(&["db", "query", "db", NEAREST, "\"o\"", "--edn"]);
+    let ran = with_key(&["db", "query", "db", NEAREST_QUERY, "\"o\"", "--edn"]);
     assert_eq!(ran.stdout.trim(), "\"ooo\"", "{}", ran.stderr);
     let heads = seen.lock().unwrap().clone();
     assert!(
@@ -297,7 +301,7 @@ fn an_endpoint_is_asked_with_its_key_and_the_key_is_never_told() {
             .contains(&format!("authorization: bearer {key}"))),
         "{heads:?}"
     );
-    // Without its key, and with one that is not taken: nothing is done.
+    // With a missing key or a rejected one nothing is written.
     let more = "[{:db/id 9 :x 1 :note \"e\"}]";
     let ran = sandbox.run(&["db", "transact", "db", more]);
     assert_eq!(ran.status, 64);
@@ -307,13 +311,13 @@ fn an_endpoint_is_asked_with_its_key_and_the_key_is_never_told() {
         ran.stderr
     );
     for (status, exit) in [(400, 69), (401, 69), (302, 69)] {
-        let (url, _) = endpoint(status);
+        let (url, _) = start_embedding_endpoint(status);
         settings(&url);
         let ran = with_key(&["db", "transact", "db", more]);
         assert_eq!(ran.status, exit, "{}", ran.stderr);
         assert!(!ran.stderr.contains("never-to-be-told"), "{}", ran.stderr);
     }
-    let there = sandbox.ok(&[
+    let there = sandbox.run_ok(&[
         "db",
         "query",
         "db",
@@ -328,15 +332,15 @@ fn an_endpoint_is_asked_with_its_key_and_the_key_is_never_told() {
     );
 }
 
-/// A client of `rung db mcp`.
-struct Client {
+/// A client of `rung db mcp` in a sandbox.
+struct EmbeddingsClient {
     server: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    asked: u64,
+    last_id: u64,
 }
 
-impl Client {
+impl EmbeddingsClient {
     fn new(sandbox: &Sandbox) -> Self {
         let mut command = sandbox.command();
         command.args(["db", "mcp", "--allow-writes"]);
@@ -351,19 +355,19 @@ impl Client {
             server,
             input,
             output,
-            asked: 0,
+            last_id: 0,
         };
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
-        client.ask("initialize", &hello);
+        client.request("initialize", &hello);
         let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         writeln!(client.input, "{ready}").unwrap();
         client
     }
 
-    fn ask(&mut self, method: &str, params: &Value) -> Value {
-        self.asked += 1;
+    fn request(&mut self, method: &str, params: &Value) -> Value {
+        self.last_id += 1;
         let message =
-            json!({"jsonrpc": "2.0", "id": self.asked, "method": method, "params": params});
+            json!({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params});
         writeln!(self.input, "{message}").unwrap();
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
@@ -371,12 +375,12 @@ impl Client {
     }
 
     fn call(&mut self, name: &str, arguments: &Value) -> Value {
-        let reply = self.ask("tools/call", &json!({"name": name, "arguments": arguments}));
+        let reply = self.request("tools/call", &json!({"name": name, "arguments": arguments}));
         reply["result"].clone()
     }
 }
 
-impl Drop for Client {
+impl Drop for EmbeddingsClient {
     fn drop(&mut self) {
         let _gone = self.server.kill();
         let _ended = self.server.wait();
@@ -385,10 +389,10 @@ impl Drop for Client {
 
 #[test]
 fn agents_find_by_meaning_and_reach_nothing_by_options() {
-    let sandbox = with_model("default");
-    let mut client = Client::new(&sandbox);
+    let sandbox = sandbox_with_model("default");
+    let mut client = EmbeddingsClient::new(&sandbox);
     let schema = json!({":note": {":db/valueType": ":db.type/string", ":db/embedding": true}});
-    let (url, seen) = endpoint(200);
+    let (url, seen) = start_embedding_endpoint(200);
     for opts in [
         json!({":embedding-opts": {":provider": "openai-compatible", ":base-url": url, ":model": "x"}}),
         json!({":embedding-opts": {":provider": "default", ":url": url}}),
@@ -416,7 +420,7 @@ fn agents_find_by_meaning_and_reach_nothing_by_options() {
     );
     let asked = client.call(
         "datalevin_query",
-        &json!({"database": id, "query": NEAREST, "inputs": ["puppy"]}),
+        &json!({"database": id, "query": NEAREST_QUERY, "inputs": ["puppy"]}),
     );
     assert!(asked.to_string().contains("the dog"), "{asked}");
 }
@@ -425,25 +429,29 @@ fn agents_find_by_meaning_and_reach_nothing_by_options() {
 fn a_model_is_taken_into_the_data_folder() {
     let sandbox = Sandbox::new();
     write_model(&sandbox.home().join("project/words"));
-    let said = sandbox.ok(&["db", "model", "words"]);
-    // What it says is what the settings want.
+    let said = sandbox.run_ok(&["db", "model", "words"]);
+    // The output is the text to put into the settings.
     sandbox.write(".config/rung/config.toml", &said);
     std::fs::remove_dir_all(sandbox.home().join("project/words")).unwrap();
-    sandbox.ok(&["db", "transact", "db", NOTES, "--schema", SCHEMA]);
-    assert_eq!(nearest(&sandbox, "cat"), "\"a kitten\"");
+    sandbox.run_ok(&["db", "transact", "db", NOTES, "--schema", SCHEMA]);
+    assert_eq!(nearest_note(&sandbox, "cat"), "\"a kitten\"");
     assert!(sandbox.data().join("models").is_dir(), "{said}");
     let ran = sandbox.run(&["db", "model", "db"]);
     assert_eq!(ran.status, 64, "{}", ran.stderr);
-    assert!(ran.stderr.contains("one file of tensors"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("one safetensors file"),
+        "{}",
+        ran.stderr
+    );
 }
 
-/// What nobody asks for is not loaded: a model that is not there disturbs nobody.
+/// Models are loaded on first use: a missing model affects only databases that use it.
 #[test]
 fn a_model_is_loaded_when_it_is_needed() {
-    let sandbox = with_model("default");
-    sandbox.ok(&["db", "transact", "db", NOTES, "--schema", SCHEMA]);
+    let sandbox = sandbox_with_model("default");
+    sandbox.run_ok(&["db", "transact", "db", NOTES, "--schema", SCHEMA]);
     std::fs::remove_dir_all(sandbox.home().join(".config/rung/words")).unwrap();
-    let mut client = Client::new(&sandbox);
+    let mut client = EmbeddingsClient::new(&sandbox);
     let opened = client.call("datalevin_open_database", &json!({"dir": "db"}));
     let id = opened["structuredContent"]["database"].clone();
     let query = |query: &str| json!({"database": id, "query": query});
@@ -460,12 +468,12 @@ fn a_model_is_loaded_when_it_is_needed() {
     assert!(
         asked
             .to_string()
-            .contains("embeddings.default: words is not of a model"),
+            .contains("embeddings.default: words is not a usable model"),
         "{asked}"
     );
 }
 
-/// Notes of a household, each with a question that has none of its words.
+/// Household notes, each with a question that shares no word with it.
 const HOUSEHOLD: [(&str, &str); 8] = [
     (
         "The dentist moved my appointment to Thursday afternoon.",
@@ -501,7 +509,7 @@ const HOUSEHOLD: [(&str, &str); 8] = [
     ),
 ];
 
-/// With real models, what is meant is found first, or nearly.
+/// Real models rank the intended note first, or nearly.
 #[test]
 #[ignore = "needs models, which `cargo xtask test --long` fetches"]
 fn real_models_find_what_is_meant() {
@@ -515,16 +523,17 @@ fn real_models_find_what_is_meant() {
     assert!(wheels.len() >= 2, "{wheels:?}");
     for wheel in wheels {
         let sandbox = Sandbox::new();
-        let settings = sandbox.ok(&["db", "model", wheel.to_str().unwrap()]);
+        let settings = sandbox.run_ok(&["db", "model", wheel.to_str().unwrap()]);
         sandbox.write(".config/rung/config.toml", settings);
         let notes = HOUSEHOLD
             .iter()
             .map(|(note, _)| format!("{{:note {note:?}}}"));
         let notes: Vec<String> = notes.collect();
         let data = format!("[{}]", notes.join(" "));
-        sandbox.ok(&["db", "transact", "db", &data, "--schema", SCHEMA]);
-        let first =
-            |(note, question): &&(&str, &str)| nearest(&sandbox, question) == format!("{note:?}");
+        sandbox.run_ok(&["db", "transact", "db", &data, "--schema", SCHEMA]);
+        let first = |(note, question): &&(&str, &str)| {
+            nearest_note(&sandbox, question) == format!("{note:?}")
+        };
         let found = HOUSEHOLD.iter().filter(first).count();
         assert!(found >= 7, "{}: {found} of 8", wheel.display());
     }

@@ -1,11 +1,10 @@
-//! A disk that runs full while something is stored.
+//! A disk that fills up during a write.
 
 use std::process::Command;
 
-use crate::sandbox::{Ran, Sandbox, run};
+use crate::sandbox::{CommandOutput, Sandbox, run};
 
-/// A small file system of its own where the machine lets a test have one, else a limit on the size of a file:
-/// either way the engine's own writes fail.
+/// Uses a small tmpfs if the machine allows mounting one, else a file size limit: either way the engine's own writes fail.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_reported_and_costs_nothing_that_was_kept() {
@@ -19,7 +18,7 @@ fn a_full_disk_is_reported_and_costs_nothing_that_was_kept() {
     let namespace = ["unshare", "--user", "--map-root-user", "--mount"];
     let mut ran = store_until_full(&sandbox, &mount, &namespace);
     if ran.status == 99 || ran.stderr.contains("unshare") {
-        // The shell's unit is half a kilobyte or one; a file of six megabytes is small enough in both.
+        // The unit of `ulimit -f` is 512 or 1024 bytes; a limit of 3 or 6 MB is small enough.
         let limit = "trap '' XFSZ; ulimit -f 6000";
         ran = store_until_full(&sandbox, limit, &["env"]);
     }
@@ -32,7 +31,7 @@ fn a_full_disk_is_reported_and_costs_nothing_that_was_kept() {
         "{said}"
     );
     assert!(ran.stdout.contains("and goes on"), "{said}");
-    // A token is on record if and only if its maker was told so.
+    // A token is stored if and only if the command that created it succeeded.
     for n in 1..=40 {
         let made = ran.stdout.contains(&format!("full{n} ended with 0\n"));
         let refused = ran.stdout.contains(&format!("full{n} ended with 73\n"));
@@ -45,7 +44,7 @@ fn a_full_disk_is_reported_and_costs_nothing_that_was_kept() {
     }
 }
 
-fn store_until_full(sandbox: &Sandbox, small: &str, wrapper: &[&str]) -> Ran {
+fn store_until_full(sandbox: &Sandbox, small: &str, wrapper: &[&str]) -> CommandOutput {
     let large = sandbox.write("project/large", "x".repeat(12 << 20));
     let kept = sandbox.write("project/small", "kept before the disk was full\n");
     let script = format!(

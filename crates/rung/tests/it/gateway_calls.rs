@@ -1,12 +1,12 @@
-//! What a tool takes and gives, through the gateway: everything as it came, and what is wrong with the field that is wrong.
+//! Tool calls through the gateway: arguments and results pass unchanged, and errors name the wrong field.
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Street, error, plays, text};
+use crate::gateway::{GatewayFixture, first_text, tool_error, with_role};
 
 #[test]
 fn a_tool_is_described_briefly_or_with_its_whole_schema() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let brief = client.call("gateway.describe", &json!({"tool_id": "house::book"}));
     let brief = &brief["structuredContent"];
@@ -42,17 +42,17 @@ fn a_tool_is_described_briefly_or_with_its_whole_schema() {
     let full = &full["structuredContent"];
     let adults = &full["input_schema"]["properties"]["guests"]["properties"]["adults"];
     assert_eq!(adults["minimum"], 1, "{full}");
-    // As it is described, it can be called.
+    // The invocation template works as it is.
     assert_eq!(brief["invoke_as"], "gateway.invoke");
     let mut arguments = brief["invoke_template"].clone();
     arguments["arguments"]["when"] = "tomorrow".into();
     let done = client.call("gateway.invoke", &arguments);
-    assert_eq!(text(&done), "booked", "{done}");
+    assert_eq!(first_text(&done), "booked", "{done}");
 }
 
 #[test]
 fn what_is_wrong_with_arguments_is_told_with_its_place_and_nothing_is_called() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     for (arguments, place, words) in [
         (json!({}), "", "when"),
@@ -70,7 +70,7 @@ fn what_is_wrong_with_arguments_is_told_with_its_place_and_nothing_is_called() {
         (json!({"when": "x", "kind": "triple"}), "kind", "single"),
     ] {
         let refused = client.invoke("house::book", &arguments);
-        let refused = error(&refused);
+        let refused = tool_error(&refused);
         assert_eq!(
             refused["code"], "invalid_arguments",
             "{arguments}: {refused}"
@@ -81,12 +81,12 @@ fn what_is_wrong_with_arguments_is_told_with_its_place_and_nothing_is_called() {
             "{arguments}: {told}"
         );
     }
-    assert_eq!(street.times("house", "book"), 0);
+    assert_eq!(street.trace_count("house", "book"), 0);
 }
 
 #[test]
 fn what_the_gateway_does_not_take_it_does_not_ignore() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     for arguments in [
         json!({"tool_id": "house::count", "argument": {}}),
@@ -105,7 +105,7 @@ fn what_the_gateway_does_not_take_it_does_not_ignore() {
     ] {
         let refused = client.call("gateway.invoke", &arguments);
         assert_eq!(
-            error(&refused)["code"],
+            tool_error(&refused)["code"],
             "invalid_arguments",
             "{arguments}: {refused}"
         );
@@ -124,21 +124,21 @@ fn what_the_gateway_does_not_take_it_does_not_ignore() {
     ] {
         let refused = client.call(tool, &arguments);
         assert_eq!(
-            error(&refused)["code"],
+            tool_error(&refused)["code"],
             "invalid_arguments",
             "{tool}: {refused}"
         );
     }
-    assert_eq!(street.times("house", "count"), 0);
+    assert_eq!(street.trace_count("house", "count"), 0);
 }
 
 #[test]
 fn a_tool_that_is_not_there_is_told_with_the_nearest_that_is() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     for tool in ["gateway.invoke", "gateway.describe"] {
         let unknown = client.call(tool, &json!({"tool_id": "house::cuont"}));
-        let unknown = error(&unknown);
+        let unknown = tool_error(&unknown);
         assert_eq!(unknown["code"], "unknown_tool", "{unknown}");
         assert!(
             unknown["hint"].as_str().unwrap().contains("`house::count`"),
@@ -146,19 +146,21 @@ fn a_tool_that_is_not_there_is_told_with_the_nearest_that_is() {
         );
     }
     let unknown = client.call("gateway.connect_server", &json!({"server_name": "huose"}));
-    // Which servers there are is said; none of them is proposed.
-    let unknown = error(&unknown);
+    // The hint lists the servers and suggests none.
+    let unknown = tool_error(&unknown);
     let hint = unknown["hint"].as_str().unwrap();
     assert!(hint.contains("gateway.health"), "{unknown}");
     assert_eq!(unknown["details"], json!({"allowed": ["house"]}));
     let unknown = client.invoke("nowhere::count", &json!({}));
-    assert_eq!(error(&unknown)["code"], "unknown_tool", "{unknown}");
+    assert_eq!(tool_error(&unknown)["code"], "unknown_tool", "{unknown}");
 }
 
 #[test]
 fn a_bare_name_is_enough_where_only_one_tool_has_it() {
-    let street = Street::new();
-    street.configure(&json!({"house": street.house("house"), "other": street.house("other")}));
+    let street = GatewayFixture::new();
+    street.configure(
+        &json!({"house": street.echo_server("house"), "other": street.echo_server("other")}),
+    );
     let mut client = street.client(&[]);
     client.invoke("house::count", &json!({}));
     let counted = client.invoke("count", &json!({}));
@@ -168,13 +170,13 @@ fn a_bare_name_is_enough_where_only_one_tool_has_it() {
     );
     client.invoke("other::grow", &json!({}));
     let ambiguous = client.invoke("count", &json!({}));
-    let ambiguous = error(&ambiguous);
+    let ambiguous = tool_error(&ambiguous);
     let hint = ambiguous["hint"].as_str().unwrap();
     assert!(
         hint.contains("house::count") && hint.contains("other::count"),
         "{ambiguous}"
     );
-    let unique = crate::gateway::until("the new tool is known", || {
+    let unique = crate::gateway::wait_until("the new tool is known", || {
         let done = client.invoke("harvest", &json!({}));
         (done["isError"] != true).then_some(done)
     });
@@ -186,10 +188,10 @@ fn a_bare_name_is_enough_where_only_one_tool_has_it() {
 
 #[test]
 fn a_result_comes_with_everything_it_had() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
-    let id = client.begin_invoke("house::rich", &json!({}));
-    let rich = client.answer(id)["result"].clone();
+    let id = client.send_invoke("house::rich", &json!({}));
+    let rich = client.wait_for_reply(id)["result"].clone();
     assert_eq!(
         rich["structuredContent"],
         json!({"tool_id": "house::rich", "ok": true, "result": {"z": 1.5, "a": [2]}})
@@ -200,12 +202,12 @@ fn a_result_comes_with_everything_it_had() {
         rich["content"],
         json!([{"type": "text", "text": "rich", "annotations": {"priority": 0.5}}])
     );
-    // Not only their values: their letters and their order, too.
+    // Also the spelling of numbers and the order of keys.
     let raw = rich.to_string();
     assert!(raw.contains(r#""z":1.5"#), "{raw}");
     client.stdio.send_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{\"name\":\"gateway.invoke\",\"arguments\":{\"tool_id\":\"house::rich\"}}}\n");
     let line = loop {
-        let line = client.stdio.line().unwrap();
+        let line = client.stdio.next_line().unwrap();
         if line.contains("\"id\":7") {
             break line;
         }
@@ -216,14 +218,14 @@ fn a_result_comes_with_everything_it_had() {
 
 #[test]
 fn a_picture_stays_a_picture() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let drawn = client.invoke("house::picture", &json!({}));
     assert_eq!(
         drawn["content"][1],
         json!({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"})
     );
-    // It is sent once, not once more as text.
+    // The image is not repeated in a text block.
     assert_eq!(
         drawn.to_string().matches("iVBORw0KGgo=").count(),
         1,
@@ -233,11 +235,11 @@ fn a_picture_stays_a_picture() {
 
 #[test]
 fn what_fails_at_the_server_fails_for_the_caller() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let failed = client.invoke("house::fails", &json!({}));
     assert_eq!(failed["isError"], true, "{failed}");
-    assert_eq!(text(&failed), "the shelf is empty");
+    assert_eq!(first_text(&failed), "the shelf is empty");
     assert_eq!(failed["structuredContent"], Value::Null, "{failed}");
     assert_eq!(failed["_meta"]["vendor/trace"], "t-2");
     assert_eq!(failed["_meta"]["rung/call"]["tool_id"], "house::fails");
@@ -245,10 +247,10 @@ fn what_fails_at_the_server_fails_for_the_caller() {
 
 #[test]
 fn a_modern_client_gets_the_same() {
-    let street = Street::with_a_house();
-    let mut client = crate::stdio::Stdio::of(&mut street.command(&[]));
+    let street = GatewayFixture::with_echo_server();
+    let mut client = crate::stdio::StdioClient::spawn(&mut street.command(&[]));
     let params = json!({"name": "gateway.invoke", "arguments": {"tool_id": "house::rich"}});
-    let answer = client.request("tools/call", &crate::stdio::modern(params));
+    let answer = client.request("tools/call", &crate::stdio::with_modern_meta(params));
     let result = &answer["result"];
     assert_eq!(
         result["structuredContent"]["result"],
@@ -259,10 +261,10 @@ fn a_modern_client_gets_the_same() {
     assert_ne!(result["isError"], Value::from(true));
 }
 
-/// Many clients write null for what they do not say.
+/// Many clients write null for an absent argument.
 #[test]
 fn null_is_as_good_as_nothing_where_nothing_is_required() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let filters = json!({"server": null, "tags": null, "risk_max": null});
     let options = json!({"timeout_ms": null, "max_output_chars": null, "redact_secrets": null});
@@ -303,20 +305,28 @@ fn null_is_as_good_as_nothing_where_nothing_is_required() {
         let said = client.call(tool, &arguments);
         assert_ne!(said["isError"], true, "{tool} {arguments}: {said}");
     }
-    // What goes on to a server goes as it came.
+    // Arguments reach the server unchanged.
     let mirror = json!({"text": "x", "more": null});
     let said = client.invoke("house::say", &mirror);
-    assert_eq!(text(&said), "x", "{said}");
+    assert_eq!(first_text(&said), "x", "{said}");
     let refused = client.call("gateway.describe", &json!({"tool_id": null}));
-    assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
+    assert_eq!(
+        tool_error(&refused)["code"],
+        "invalid_arguments",
+        "{refused}"
+    );
     let refused = client.call("gateway.refresh", &json!({"unheard_of": null}));
-    assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
+    assert_eq!(
+        tool_error(&refused)["code"],
+        "invalid_arguments",
+        "{refused}"
+    );
 }
 
 #[test]
 fn what_there_is_to_an_argument_is_told_or_marked() {
-    let street = Street::new();
-    street.configure(&json!({"leaks": plays("leaks")}));
+    let street = GatewayFixture::new();
+    street.configure(&json!({"leaks": with_role("leaks")}));
     let mut client = street.client(&[]);
     let told = client.call("gateway.describe", &json!({"tool_id": "leaks::give"}));
     let arguments = told["structuredContent"]["args"].as_array().unwrap();
@@ -336,7 +346,7 @@ fn what_there_is_to_an_argument_is_told_or_marked() {
 
 #[test]
 fn what_is_wrong_inside_of_an_option_is_told_with_its_place() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     for (member, close) in [
         ("options", "timeout_m"),
@@ -347,20 +357,20 @@ fn what_is_wrong_inside_of_an_option_is_told_with_its_place() {
             "gateway.invoke",
             &json!({"tool_id": "house::count", member: {close: 1}}),
         );
-        let told = error(&refused);
+        let told = tool_error(&refused);
         assert_eq!(told["code"], "invalid_arguments", "{refused}");
         assert!(told["hint"].as_str().is_some(), "{refused}");
         let path = told["details"]["path"].as_str().unwrap();
         assert!(path.starts_with(member), "{refused}");
     }
-    assert_eq!(street.times("house", "count"), 0);
+    assert_eq!(street.trace_count("house", "count"), 0);
 }
 
-/// How a call is traced goes on to whoever does it; what is said in the call itself wins.
+/// The trace context of the request is forwarded; one in the call's own `_meta` takes precedence.
 #[test]
 fn a_call_is_traced_through_the_gateway() {
-    let street = Street::new();
-    street.configure(&json!({"mirror": plays("meta")}));
+    let street = GatewayFixture::new();
+    street.configure(&json!({"mirror": with_role("meta")}));
     let mut client = street.client(&[]);
     let trace =
         json!({"traceparent": "00-outer", "tracestate": "a=1", "baggage": "b=2", "other": "no"});
@@ -373,7 +383,7 @@ fn a_call_is_traced_through_the_gateway() {
             "tools/call",
             &json!({"name": "gateway.invoke", "arguments": arguments, "_meta": trace}),
         );
-        let meta: Value = serde_json::from_str(text(&said["result"])).unwrap();
+        let meta: Value = serde_json::from_str(first_text(&said["result"])).unwrap();
         assert_eq!(meta["traceparent"], expected, "{said}");
         assert_eq!(
             (&meta["tracestate"], &meta["baggage"], &meta["other"]),
@@ -383,10 +393,10 @@ fn a_call_is_traced_through_the_gateway() {
     }
 }
 
-/// Whoever knows tools by plain names is told plain names.
+/// With `--tool-names plain`, definitions and hints use the plain names.
 #[test]
 fn tools_are_named_as_the_caller_knows_them() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&["--tool-names", "plain"]);
     let listed = client.request("tools/list", &json!({}));
     let listed = listed["result"]["tools"].to_string();
@@ -401,10 +411,10 @@ fn tools_are_named_as_the_caller_knows_them() {
     );
 }
 
-/// What the fourteen tools cost everybody who lists them.
+/// The 14 tool definitions cost tokens for every client that lists them.
 #[test]
 fn the_definitions_are_short() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let listed = client.request("tools/list", &json!({}));
     let tools = listed["result"]["tools"].as_array().unwrap().iter();
@@ -417,13 +427,61 @@ fn the_definitions_are_short() {
 
 #[test]
 fn a_folder_that_is_not_there_is_named() {
-    let street = Street::new();
-    let mut house = street.house("house");
+    let street = GatewayFixture::new();
+    let mut house = street.echo_server("house");
     house["cwd"] = "/nowhere/at/all".into();
     street.configure(&json!({"house": house}));
     let mut client = street.client(&[]);
     let failed = client.invoke("house::count", &json!({}));
-    let told = error(&failed)["message"].as_str().unwrap();
+    let told = tool_error(&failed)["message"].as_str().unwrap();
     assert!(told.contains("/nowhere/at/all"), "{failed}");
     assert!(!told.contains("could not be started"), "{failed}");
+}
+
+/// The list is too short to describe every parameter; `gateway.describe` describes them all.
+#[test]
+fn a_gateway_tool_is_described_like_any_other() {
+    let street = GatewayFixture::with_echo_server();
+    let mut client = street.client(&[]);
+    let told = client.call("gateway.describe", &json!({"tool_id": "gateway.invoke"}));
+    let told = &told["structuredContent"];
+    assert_eq!(told["invoke_as"], "gateway.invoke", "{told}");
+    let args = told["args"].as_array().unwrap();
+    assert!(
+        args.iter()
+            .any(|arg| arg["name"] == "evidence_label_digest")
+    );
+    for arg in args {
+        let description = arg["short_description"].as_str().unwrap_or_default();
+        assert!(!description.is_empty(), "{arg}");
+    }
+    let full = json!({"tool_id": "gateway.invoke", "full": true});
+    let told = client.call("gateway.describe", &full);
+    let schema = &told["structuredContent"]["input_schema"];
+    let timeout = &schema["properties"]["options"]["properties"]["timeout_ms"];
+    assert!(
+        timeout["description"]
+            .as_str()
+            .unwrap()
+            .contains("milliseconds"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_time_out_of_range_is_refused_with_its_bound() {
+    let street = GatewayFixture::with_echo_server();
+    let mut client = street.client(&[]);
+    for (member, value) in [
+        ("ttl", json!(9_007_199_254_741_u64)),
+        ("poll_interval", json!(1e13)),
+    ] {
+        let call = json!({"tool_id": "house::count", "task": {member: value}});
+        let refused = client.call("gateway.invoke", &call);
+        assert_eq!(
+            tool_error(&refused)["message"],
+            format!("`task.{member}` is out of range: at most 9,007,199,254,740,991 ms"),
+            "{refused}"
+        );
+    }
 }

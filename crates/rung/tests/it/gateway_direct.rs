@@ -1,11 +1,11 @@
-//! The servers' tools as if they were ours: in the list under their own names, and with their own results.
+//! The `direct` surface: downstream tools listed under their own names, with their own results.
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street, text};
+use crate::gateway::{GatewayClient, GatewayFixture, first_text};
 
-/// A client that sees every tool, of servers that were seen before.
-fn direct(street: &Street, servers: &[&str], flags: &[&str]) -> Client {
+/// A client on the `direct` surface, with these servers already in the catalog.
+fn start_direct_client(street: &GatewayFixture, servers: &[&str], flags: &[&str]) -> GatewayClient {
     let mut before = street.client(&[]);
     for server in servers {
         let seen = before.call("gateway.connect_server", &json!({"server_name": server}));
@@ -17,7 +17,7 @@ fn direct(street: &Street, servers: &[&str], flags: &[&str]) -> Client {
     street.client(&all)
 }
 
-fn names(client: &mut Client) -> Vec<String> {
+fn tool_names(client: &mut GatewayClient) -> Vec<String> {
     let listed = client.request("tools/list", &json!({}));
     let tools = listed["result"]["tools"].as_array().unwrap().iter();
     tools
@@ -27,8 +27,8 @@ fn names(client: &mut Client) -> Vec<String> {
 
 #[test]
 fn tools_have_their_own_names_results_and_schemas() {
-    let street = Street::with_a_house();
-    let mut client = direct(&street, &["house"], &[]);
+    let street = GatewayFixture::with_echo_server();
+    let mut client = start_direct_client(&street, &["house"], &[]);
     let listed = client.request("tools/list", &json!({}));
     let tools = listed["result"]["tools"].as_array().unwrap();
     let book = tools.iter().find(|tool| tool["name"] == "book").unwrap();
@@ -42,20 +42,22 @@ fn tools_have_their_own_names_results_and_schemas() {
     assert_eq!(rich["_meta"]["vendor/trace"], "t-1");
     let failed = client.call("fails", &json!({}));
     assert_eq!(
-        (&failed["isError"], text(&failed)),
+        (&failed["isError"], first_text(&failed)),
         (&Value::from(true), "the shelf is empty")
     );
     let wrong = client.call("book", &json!({"when": 7}));
     assert_eq!(wrong["isError"], true, "{wrong}");
-    assert_eq!(street.times("house", "book"), 0);
+    assert_eq!(street.trace_count("house", "book"), 0);
 }
 
 #[test]
 fn a_name_that_several_have_says_whose_it_is() {
-    let street = Street::new();
-    street.configure(&json!({"house": street.house("house"), "other": street.house("other")}));
-    let mut client = direct(&street, &["house", "other"], &[]);
-    let names = names(&mut client);
+    let street = GatewayFixture::new();
+    street.configure(
+        &json!({"house": street.echo_server("house"), "other": street.echo_server("other")}),
+    );
+    let mut client = start_direct_client(&street, &["house", "other"], &[]);
+    let names = tool_names(&mut client);
     assert!(names.contains(&"house__count".to_owned()), "{names:?}");
     assert!(!names.contains(&"count".to_owned()), "{names:?}");
     assert_eq!(
@@ -64,8 +66,8 @@ fn a_name_that_several_have_says_whose_it_is() {
     );
     assert_eq!(
         (
-            street.times("house", "count"),
-            street.times("other", "count")
+            street.trace_count("house", "count"),
+            street.trace_count("other", "count")
         ),
         (0, 1)
     );
@@ -73,12 +75,13 @@ fn a_name_that_several_have_says_whose_it_is() {
 
 #[test]
 fn the_policy_holds_for_them_as_well() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let file = street
         .sandbox
         .write("policy.yaml", "tools: {denylist: ['house::env']}");
-    let mut client = direct(&street, &["house"], &["--policy", file.to_str().unwrap()]);
-    let names = names(&mut client);
+    let mut client =
+        start_direct_client(&street, &["house"], &["--policy", file.to_str().unwrap()]);
+    let names = tool_names(&mut client);
     assert!(
         names.contains(&"say".to_owned()) && !names.contains(&"env".to_owned()),
         "{names:?}"
@@ -90,17 +93,17 @@ fn the_policy_holds_for_them_as_well() {
         denied["error"]["code"], nothing["error"]["code"],
         "{denied}"
     );
-    assert_eq!(street.times("house", "env"), 0);
+    assert_eq!(street.trace_count("house", "env"), 0);
 }
 
 #[test]
 fn a_list_that_changes_is_told() {
-    let street = Street::with_a_house();
-    let mut client = direct(&street, &["house"], &[]);
+    let street = GatewayFixture::with_echo_server();
+    let mut client = start_direct_client(&street, &["house"], &[]);
     client.call("grow", &json!({}));
-    client.hear(|said| said["method"] == "notifications/tools/list_changed");
-    crate::gateway::until("the new tool is listed", || {
-        names(&mut client)
+    client.wait_for_message(|said| said["method"] == "notifications/tools/list_changed");
+    crate::gateway::wait_until("the new tool is listed", || {
+        tool_names(&mut client)
             .contains(&"harvest".to_owned())
             .then_some(())
     });
@@ -108,12 +111,13 @@ fn a_list_that_changes_is_told() {
 
 #[test]
 fn a_long_result_is_kept_whole_here_too() {
-    let street = Street::with_a_house();
-    let mut client = direct(&street, &["house"], &[]);
+    let street = GatewayFixture::with_echo_server();
+    let mut client = start_direct_client(&street, &["house"], &[]);
     let shown = client.call("text", &json!({"bytes": 300_000}));
     assert!(shown.to_string().len() <= 50_000);
     let said = shown.to_string();
     let at = said.find("res_").expect("a handle");
-    let kept: Value = serde_json::from_slice(&street.sandbox.export(&said[at..at + 30])).unwrap();
+    let kept: Value =
+        serde_json::from_slice(&street.sandbox.export_result(&said[at..at + 30])).unwrap();
     assert_eq!(kept["content"][0]["text"].as_str().unwrap().len(), 300_000);
 }

@@ -1,15 +1,14 @@
-//! A disk that runs full while a result of another server is kept.
+//! A disk that fills up while a downstream result is stored.
 
 use std::process::{Command, Stdio as Pipe};
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street, error, handle, text};
-use crate::stdio::Stdio;
+use crate::gateway::{GatewayClient, GatewayFixture, first_text, result_handle, tool_error};
+use crate::stdio::StdioClient;
 
-/// The gateway with its data on a disk of a few megabytes, where the machine lets a test have one, else with files of no
-/// more than that.
-fn on_a_small_disk(street: &Street) -> Client {
+/// Starts the gateway with its data on a tmpfs of 6 MB, if the machine allows mounting one, else with a file size limit.
+fn start_on_small_disk(street: &GatewayFixture) -> GatewayClient {
     let disk = street.sandbox.home().join("disk");
     std::fs::create_dir(&disk).unwrap();
     let mount = format!(
@@ -27,7 +26,7 @@ fn on_a_small_disk(street: &Street) -> Client {
     let script = format!(
         "{small}; exec {} gateway --config {}",
         env!("CARGO_BIN_EXE_rung"),
-        street.file().display()
+        street.config_file().display()
     );
     let mut command = Command::new(wrapper[0]);
     command
@@ -40,24 +39,24 @@ fn on_a_small_disk(street: &Street) -> Client {
         .env("RUNG_LOG", "off")
         .current_dir(street.sandbox.home().join("project"))
         .stderr(Pipe::null());
-    Client::open(Stdio::of(&mut command), &json!({}))
+    GatewayClient::open(StdioClient::spawn(&mut command), &json!({}))
 }
 
-/// Calls for long results until one cannot be kept.
-fn until_full(client: &mut Client) -> Value {
+/// Calls for long results until one cannot be stored.
+fn call_until_full(client: &mut GatewayClient) -> Value {
     let shown = (0..4).map(|_| client.invoke("house::text", &json!({"bytes": 3 << 20})));
     let mut failed = shown.filter(|shown| shown["isError"] == true);
     failed.next().expect("no disk is that large")
 }
 
-fn is_told_that_it_was_done(failed: &Value) {
-    let told = error(failed);
-    // A limit on files is not always seen to be what was in the way.
+fn assert_done_but_not_stored(failed: &Value) {
+    let told = tool_error(failed);
+    // A file size limit is not always recognized as the cause.
     let code = told["code"].as_str().unwrap();
     assert!(["store_full", "store_broken"].contains(&code), "{told}");
     let message = told["message"].as_str().unwrap();
     assert!(
-        message.contains("the call was done") && message.contains("could not be kept"),
+        message.contains("the call succeeded") && message.contains("could not be stored"),
         "{told}"
     );
     assert!(
@@ -66,18 +65,18 @@ fn is_told_that_it_was_done(failed: &Value) {
     );
 }
 
-/// Whoever made a call that changed something has to know that it did, and everything that needs no room goes on.
+/// The caller must learn that its call was done, and calls that store nothing still work.
 #[test]
 fn a_result_that_cannot_be_kept_is_told_as_a_call_that_was_done() {
-    let street = Street::with_a_house();
-    let mut client = on_a_small_disk(&street);
+    let street = GatewayFixture::with_echo_server();
+    let mut client = start_on_small_disk(&street);
     let kept = client.invoke("house::text", &json!({"bytes": 60_000}));
-    let kept = json!({"handle": handle(&kept)});
-    is_told_that_it_was_done(&until_full(&mut client));
-    // One that is put aside on its way here. Where there is no room for that either, nobody knows what became of it.
+    let kept = json!({"handle": result_handle(&kept)});
+    assert_done_but_not_stored(&call_until_full(&mut client));
+    // This result is spooled to disk while it arrives. If that fails, its outcome is unknown.
     let longer = client.invoke("house::text", &json!({"bytes": 12 << 20}));
-    if error(&longer)["code"] != "outcome_unknown" {
-        is_told_that_it_was_done(&longer);
+    if tool_error(&longer)["code"] != "outcome_unknown" {
+        assert_done_but_not_stored(&longer);
     }
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(
@@ -87,5 +86,5 @@ fn a_result_that_cannot_be_kept_is_told_as_a_call_that_was_done() {
     let read = client.call("rung.read", &kept);
     assert_ne!(read["isError"], true, "{read}");
     let said = client.invoke("house::say", &json!({"text": "still here"}));
-    assert_eq!(text(&said), "still here");
+    assert_eq!(first_text(&said), "still here");
 }

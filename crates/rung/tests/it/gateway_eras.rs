@@ -1,39 +1,49 @@
-//! Clients and servers of different eras, and everything that goes between them beside results: questions, progress, logs,
+//! Legacy and modern clients and servers in every combination, and everything besides results: elicitation, progress, logs,
 //! resources, prompts and completions.
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street, plays, text};
-use crate::stdio::{Stdio, meta};
+use crate::gateway::{GatewayClient, GatewayFixture, first_text, with_role};
+use crate::stdio::{StdioClient, modern_meta};
 
-/// Our own server, which is modern, with what the protocol's own suite calls.
-fn modern_street() -> Street {
-    let street = Street::new();
+/// A fixture with the echo server (legacy) and Rung's own conformance server (modern).
+fn fixture_with_modern_server() -> GatewayFixture {
+    let street = GatewayFixture::new();
     let own = json!({"command": env!("CARGO_BIN_EXE_rung"), "args": ["mcp", "--conformance"], "env": {"RUNG_HOME": street.sandbox.home().join("own")}});
-    street.configure(&json!({"own": own, "house": street.house("house")}));
+    street.configure(&json!({"own": own, "house": street.echo_server("house")}));
     street
 }
 
-fn is(method: &'static str) -> impl Fn(&Value) -> bool {
+fn is_method(method: &'static str) -> impl Fn(&Value) -> bool {
     move |message| message["method"] == method
 }
 
-/// A legacy client is asked, and answers.
-fn ask_legacy(client: &mut Client, tool_id: &str, arguments: &Value, content: &Value) -> Value {
-    let id = client.begin_invoke(tool_id, arguments);
-    let asked = client.hear(is("elicitation/create"));
+/// Invokes a tool as a legacy client and answers its elicitation.
+fn invoke_with_legacy_answer(
+    client: &mut GatewayClient,
+    tool_id: &str,
+    arguments: &Value,
+    content: &Value,
+) -> Value {
+    let id = client.send_invoke(tool_id, arguments);
+    let asked = client.wait_for_message(is_method("elicitation/create"));
     assert!(asked["params"]["message"].is_string(), "{asked}");
     let result = json!({"action": "accept", "content": content});
     client
         .stdio
         .send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
-    client.answer(id)["result"].clone()
+    client.wait_for_reply(id)["result"].clone()
 }
 
-/// A modern client is asked, and comes back with the answer.
-fn ask_modern(client: &mut Stdio, tool_id: &str, arguments: &Value, content: &Value) -> Value {
+/// Invokes a tool as a modern client and repeats the call with the answer to its elicitation.
+fn invoke_with_modern_answer(
+    client: &mut StdioClient,
+    tool_id: &str,
+    arguments: &Value,
+    content: &Value,
+) -> Value {
     let arguments = json!({"tool_id": tool_id, "arguments": arguments});
-    let mut params = json!({"name": "gateway.invoke", "arguments": arguments, "_meta": meta(&json!({"elicitation": {}}))});
+    let mut params = json!({"name": "gateway.invoke", "arguments": arguments, "_meta": modern_meta(&json!({"elicitation": {}}))});
     let asked = client.request("tools/call", &params)["result"].clone();
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     let questions = asked["inputRequests"].as_object().unwrap();
@@ -46,93 +56,101 @@ fn ask_modern(client: &mut Stdio, tool_id: &str, arguments: &Value, content: &Va
 
 #[test]
 fn what_a_server_asks_is_asked_of_the_client_whichever_era_they_are_of() {
-    let street = modern_street();
+    let street = fixture_with_modern_server();
     let content = json!({"room": "seven"});
     let can = json!({"elicitation": {}});
-    let mut legacy = street.client_that_can(&[], &can);
+    let mut legacy = street.client_with_capabilities(&[], &can);
     for (tool, arguments) in [
         ("house::ask", json!({})),
         ("own::test_elicitation", json!({"message": "Well?"})),
     ] {
-        let done = ask_legacy(&mut legacy, tool, &arguments, &content);
-        assert!(text(&done).contains("seven"), "{tool}: {done}");
-        let mut modern = Stdio::of(&mut street.command(&[]));
-        let done = ask_modern(&mut modern, tool, &arguments, &content);
-        assert!(text(&done).contains("seven"), "{tool}: {done}");
+        let done = invoke_with_legacy_answer(&mut legacy, tool, &arguments, &content);
+        assert!(first_text(&done).contains("seven"), "{tool}: {done}");
+        let mut modern = StdioClient::spawn(&mut street.command(&[]));
+        let done = invoke_with_modern_answer(&mut modern, tool, &arguments, &content);
+        assert!(first_text(&done).contains("seven"), "{tool}: {done}");
     }
-    assert_eq!(street.times("house", "ask"), 2, "once by each client");
+    assert_eq!(street.trace_count("house", "ask"), 2, "once by each client");
 }
 
-/// On a pipe of the older era a question names no call. While all calls are one client's, it can only be theirs.
+/// A legacy server's request over stdio names no call. If all active calls belong to one client, the request is that client's.
 #[test]
 fn a_question_among_several_calls_of_one_client_is_asked_of_that_client() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let content = json!({"room": "seven"});
-    let mut legacy = street.client_that_can(&[], &json!({"elicitation": {}}));
+    let mut legacy = street.client_with_capabilities(&[], &json!({"elicitation": {}}));
     let waiting: Vec<u64> = (0..3)
-        .map(|_| legacy.begin_invoke("house::wait", &json!({})))
+        .map(|_| legacy.send_invoke("house::wait", &json!({})))
         .collect();
-    street.wait_for("house", "wait", 3);
-    let done = ask_legacy(&mut legacy, "house::ask", &json!({}), &content);
-    assert!(text(&done).contains("seven"), "{done}");
+    street.wait_for_trace("house", "wait", 3);
+    let done = invoke_with_legacy_answer(&mut legacy, "house::ask", &json!({}), &content);
+    assert!(first_text(&done).contains("seven"), "{done}");
     legacy.invoke("house::release", &json!({}));
     for id in waiting {
-        assert_eq!(text(&legacy.answer(id)["result"]), "released");
+        assert_eq!(first_text(&legacy.wait_for_reply(id)["result"]), "released");
     }
     drop(legacy);
-    let mut modern = Stdio::of(&mut street.command(&[]));
+    let mut modern = StdioClient::spawn(&mut street.command(&[]));
     let arguments = json!({"tool_id": "house::wait", "arguments": {}});
-    let params = json!({"name": "gateway.invoke", "arguments": arguments, "_meta": meta(&json!({"elicitation": {}}))});
-    let waits = modern.begin("tools/call", &params);
-    street.wait_for("house", "wait", 4);
-    let done = ask_modern(&mut modern, "house::ask", &json!({}), &content);
-    assert!(text(&done).contains("seven"), "{done}");
+    let params = json!({"name": "gateway.invoke", "arguments": arguments, "_meta": modern_meta(&json!({"elicitation": {}}))});
+    let waits = modern.send_request("tools/call", &params);
+    street.wait_for_trace("house", "wait", 4);
+    let done = invoke_with_modern_answer(&mut modern, "house::ask", &json!({}), &content);
+    assert!(first_text(&done).contains("seven"), "{done}");
     let arguments = json!({"tool_id": "house::release", "arguments": {}});
     let params =
-        json!({"name": "gateway.invoke", "arguments": arguments, "_meta": meta(&json!({}))});
-    modern.begin("tools/call", &params);
-    let first = modern.next();
+        json!({"name": "gateway.invoke", "arguments": arguments, "_meta": modern_meta(&json!({}))});
+    modern.send_request("tools/call", &params);
+    let first = modern.next_message();
     let first = if first["id"] == waits {
         first
     } else {
-        modern.next()
+        modern.next_message()
     };
-    assert_eq!(text(&first["result"]), "released", "{first}");
+    assert_eq!(first_text(&first["result"]), "released", "{first}");
 }
 
-/// Where others call, too, nobody knows whose question it is, and nobody is asked a stranger's.
+/// If calls of several clients are active, the request cannot be attributed and no client gets it.
 #[test]
 fn a_question_among_calls_of_several_clients_is_asked_of_none() {
-    let street = Street::with_a_house();
-    let mut first = street.client_that_can(&[], &json!({"elicitation": {}}));
-    let mut second = street.client_that_can(&[], &json!({"elicitation": {}}));
-    let waits = first.begin_invoke("house::wait", &json!({}));
-    street.wait_for("house", "wait", 1);
+    let street = GatewayFixture::with_echo_server();
+    let mut first = street.client_with_capabilities(&[], &json!({"elicitation": {}}));
+    let mut second = street.client_with_capabilities(&[], &json!({"elicitation": {}}));
+    let waits = first.send_invoke("house::wait", &json!({}));
+    street.wait_for_trace("house", "wait", 1);
     let answer = second.invoke("house::ask", &json!({}));
     assert!(!answer.to_string().contains("\"accept\""), "{answer}");
     second.invoke("house::release", &json!({}));
-    assert_eq!(text(&first.answer(waits)["result"]), "released");
+    assert_eq!(
+        first_text(&first.wait_for_reply(waits)["result"]),
+        "released"
+    );
     for client in [&first, &second] {
-        assert!(!client.heard.iter().any(is("elicitation/create")));
+        assert!(
+            !client
+                .unsolicited
+                .iter()
+                .any(is_method("elicitation/create"))
+        );
     }
 }
 
-/// The client's model is asked by whoever it calls; its folders are told to a server that is its own, and to no other.
+/// Any called server may use the client's sampling; only a server that is not shared receives the client's roots.
 #[test]
 fn a_model_and_folders_are_asked_of_the_client_whose_server_it_is() {
-    let street = Street::new();
-    let mut own = street.house("own");
+    let street = GatewayFixture::new();
+    let mut own = street.echo_server("own");
     own["sharing"] = "client".into();
-    street.configure(&json!({"own": own, "shared": street.house("shared")}));
+    street.configure(&json!({"own": own, "shared": street.echo_server("shared")}));
     let can = json!({"sampling": {}, "roots": {}});
-    let mut client = street.client_that_can(&[], &can);
+    let mut client = street.client_with_capabilities(&[], &can);
     let mut ask = |tool_id: &str, of: &str, method: &'static str, result: Value| {
-        let id = client.begin_invoke(tool_id, &json!({"of": of}));
-        let asked = client.hear(is(method));
+        let id = client.send_invoke(tool_id, &json!({"of": of}));
+        let asked = client.wait_for_message(is_method(method));
         client
             .stdio
             .send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
-        text(&client.answer(id)["result"]).to_owned()
+        first_text(&client.wait_for_reply(id)["result"]).to_owned()
     };
     let content = json!({"type": "text", "text": "seven"});
     let written = json!({"role": "assistant", "content": content, "model": "m"});
@@ -146,16 +164,16 @@ fn a_model_and_folders_are_asked_of_the_client_whose_server_it_is() {
     let told = client.invoke("shared::ask", &json!({"of": "client"}));
     assert!(!told.to_string().contains("file:///"), "{told}");
     assert!(
-        !client.heard.iter().any(is("roots/list")),
+        !client.unsolicited.iter().any(is_method("roots/list")),
         "{:?}",
-        client.heard
+        client.unsolicited
     );
 }
 
-/// Whoever cannot be asked is not left waiting.
+/// Elicitation is declined at once for clients that do not support it.
 #[test]
 fn a_question_to_a_client_that_takes_none_is_declined() {
-    let street = modern_street();
+    let street = fixture_with_modern_server();
     let mut legacy = street.client(&[]);
     for (tool, arguments) in [
         ("house::ask", json!({})),
@@ -168,26 +186,32 @@ fn a_question_to_a_client_that_takes_none_is_declined() {
         );
     }
     assert!(
-        legacy.heard.iter().all(|said| said.get("id").is_none()),
+        legacy
+            .unsolicited
+            .iter()
+            .all(|said| said.get("id").is_none()),
         "{:?}",
-        legacy.heard
+        legacy.unsolicited
     );
 }
 
 #[test]
 fn progress_goes_to_the_call_that_wants_it() {
-    let street = modern_street();
+    let street = fixture_with_modern_server();
     let mut client = street.client(&[]);
     for tool in ["house::steps", "own::test_tool_with_progress"] {
         let params = json!({"name": "gateway.invoke", "arguments": {"tool_id": tool}, "_meta": {"progressToken": tool}});
-        let id = client.stdio.begin("tools/call", &params);
-        let said = client.hear(is("notifications/progress"));
+        let id = client.stdio.send_request("tools/call", &params);
+        let said = client.wait_for_message(is_method("notifications/progress"));
         assert_eq!(said["params"]["progressToken"], tool, "{said}");
-        assert_ne!(client.answer(id)["result"]["isError"], true);
-        client.heard.clear();
+        assert_ne!(client.wait_for_reply(id)["result"]["isError"], true);
+        client.unsolicited.clear();
         client.invoke(tool, &json!({}));
         assert!(
-            !client.heard.iter().any(is("notifications/progress")),
+            !client
+                .unsolicited
+                .iter()
+                .any(is_method("notifications/progress")),
             "{tool}: nobody wanted it"
         );
     }
@@ -195,63 +219,69 @@ fn progress_goes_to_the_call_that_wants_it() {
 
 #[test]
 fn what_a_server_logs_is_told_to_a_client_that_wants_logs() {
-    let street = modern_street();
+    let street = fixture_with_modern_server();
     let mut client = street.client(&[]);
     client.request("logging/setLevel", &json!({"level": "info"}));
     let done = client.invoke("house::steps", &json!({}));
-    assert_eq!(text(&done), "stepped");
-    let said = client.hear(is("notifications/message"));
+    assert_eq!(first_text(&done), "stepped");
+    let said = client.wait_for_message(is_method("notifications/message"));
     assert_eq!(
         (&said["params"]["level"], &said["params"]["data"]),
         (&json!("warning"), &json!("careful")),
         "{said}"
     );
     client.invoke("own::test_tool_with_logging", &json!({}));
-    client.hear(is("notifications/message"));
-    // What is of less weight than wanted is not told.
+    client.wait_for_message(is_method("notifications/message"));
+    // Messages below the requested level are not forwarded.
     client.request("logging/setLevel", &json!({"level": "error"}));
-    client.heard.clear();
+    client.unsolicited.clear();
     client.invoke("house::steps", &json!({}));
     assert!(
-        !client.heard.iter().any(is("notifications/message")),
+        !client
+            .unsolicited
+            .iter()
+            .any(is_method("notifications/message")),
         "{:?}",
-        client.heard
+        client.unsolicited
     );
 }
 
 #[test]
-fn a_log_is_told_to_the_one_client_whose_calls_run_and_to_nobody_else() {
-    let street = Street::with_a_house();
+fn a_log_message_goes_to_the_one_client_whose_calls_run() {
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     client.request("logging/setLevel", &json!({"level": "info"}));
-    let waits = client.begin_invoke("house::wait", &json!({}));
-    street.wait_for("house", "wait", 1);
-    // Two calls run, and both are this client's.
+    let waits = client.send_invoke("house::wait", &json!({}));
+    street.wait_for_trace("house", "wait", 1);
+    // Both active calls belong to this client.
     client.invoke("house::steps", &json!({}));
-    client.hear(is("notifications/message"));
+    client.wait_for_message(is_method("notifications/message"));
     client.invoke("house::release", &json!({}));
-    client.answer(waits);
-    client.heard.clear();
-    // Of two clients' calls nobody knows whose it is.
+    client.wait_for_reply(waits);
+    client.unsolicited.clear();
+    // With calls of two clients active, a log message cannot be attributed.
     let mut other = street.client(&[]);
     other.request("logging/setLevel", &json!({"level": "info"}));
-    let waits = client.begin_invoke("house::wait", &json!({}));
-    street.wait_for("house", "wait", 2);
+    let waits = client.send_invoke("house::wait", &json!({}));
+    street.wait_for_trace("house", "wait", 2);
     other.invoke("house::steps", &json!({}));
     other.invoke("house::release", &json!({}));
-    client.answer(waits);
-    for heard in [&client.heard, &other.heard] {
-        assert!(!heard.iter().any(is("notifications/message")), "{heard:?}");
+    client.wait_for_reply(waits);
+    for heard in [&client.unsolicited, &other.unsolicited] {
+        assert!(
+            !heard.iter().any(is_method("notifications/message")),
+            "{heard:?}"
+        );
     }
-    assert_eq!(street.starts("house"), 1, "both use the same one");
+    assert_eq!(street.start_count("house"), 1, "both use the same one");
 }
 
 #[test]
 fn resources_and_prompts_of_servers_are_there_beside_our_own() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     client.call("gateway.connect_server", &json!({"server_name": "house"}));
-    client.hear(is("notifications/resources/list_changed"));
+    client.wait_for_message(is_method("notifications/resources/list_changed"));
     let listed = client.request("resources/list", &json!({}));
     assert!(listed.to_string().contains("house:note"), "{listed}");
     let templates = client.request("resources/templates/list", &json!({}));
@@ -287,13 +317,13 @@ fn resources_and_prompts_of_servers_are_there_beside_our_own() {
         "{completed}"
     );
     client.request("resources/subscribe", &json!({"uri": "house:note"}));
-    let updated = client.hear(is("notifications/resources/updated"));
+    let updated = client.wait_for_message(is_method("notifications/resources/updated"));
     assert_eq!(updated["params"]["uri"], "house:note", "{updated}");
 }
 
 #[test]
 fn a_modern_server_behind_the_gateway_is_as_it_is_alone() {
-    let street = modern_street();
+    let street = fixture_with_modern_server();
     let mut client = street.client(&[]);
     let picture = client.invoke("own::test_image_content", &json!({}));
     assert_eq!(picture["content"][0]["type"], "image", "{picture}");
@@ -310,9 +340,10 @@ fn a_modern_server_behind_the_gateway_is_as_it_is_alone() {
 
 #[test]
 fn what_a_caller_says_of_a_call_goes_along_with_it() {
-    let street = Street::new();
-    street
-        .configure(&json!({"mirror": {"command": crate::gateway::mischief(), "args": ["mirror"]}}));
+    let street = GatewayFixture::new();
+    street.configure(
+        &json!({"mirror": {"command": crate::gateway::faulty_server(), "args": ["mirror"]}}),
+    );
     let mut client = street.client(&[]);
     let given =
         json!({"z": 1, "a": {"deep": [1.5, null]}, "content": [{"type": "text", "text": "x"}]});
@@ -323,8 +354,8 @@ fn what_a_caller_says_of_a_call_goes_along_with_it() {
 
 #[test]
 fn what_is_said_of_a_call_arrives_beside_what_the_protocol_says() {
-    let street = Street::new();
-    street.configure(&json!({"old": plays("meta"), "new": plays("modern-meta")}));
+    let street = GatewayFixture::new();
+    street.configure(&json!({"old": with_role("meta"), "new": with_role("modern-meta")}));
     let mut client = street.client(&[]);
     let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let digest = "ab".repeat(32);
@@ -338,8 +369,8 @@ fn what_is_said_of_a_call_arrives_beside_what_the_protocol_says() {
             "_meta": {"vendor/own": {"deep": [1.5, null]}, "traceparent": "mine", "io.modelcontextprotocol/protocolVersion": "1999"},
         });
         let told = client.call("gateway.invoke", &arguments);
-        let told: Value = serde_json::from_str(text(&told)).unwrap();
-        // What is said in its own place counts before what is said among others.
+        let told: Value = serde_json::from_str(first_text(&told)).unwrap();
+        // The arguments for tracing and correlation take precedence over `_meta`.
         for (name, value) in [
             ("traceparent", json!(parent)),
             ("tracestate", json!("a=1,b=\"2\"")),
@@ -351,21 +382,21 @@ fn what_is_said_of_a_call_arrives_beside_what_the_protocol_says() {
         ] {
             assert_eq!(told[name], value, "{tool_id} {name}: {told}");
         }
-        // Which protocol is spoken is not the caller's to say.
+        // The gateway sets the protocol version.
         if !version.is_null() {
             assert_eq!(told["io.modelcontextprotocol/protocolVersion"], version);
         }
         let bare = client.invoke(tool_id, &json!({}));
-        assert!(!text(&bare).contains("rung/"), "{bare}");
-        assert!(!text(&bare).contains("trace"), "{bare}");
+        assert!(!first_text(&bare).contains("rung/"), "{bare}");
+        assert!(!first_text(&bare).contains("trace"), "{bare}");
     }
 }
 
-/// An address that several servers have is theirs by the name of the server: to be read, and to be listened to.
+/// A URI that several servers have is qualified by the server's name, for reading and for subscribing.
 #[test]
 fn an_address_of_two_servers_is_answered_as_it_was_asked() {
-    let street = Street::new();
-    street.configure(&json!({"a": street.house("a"), "b/c": street.house("b")}));
+    let street = GatewayFixture::new();
+    street.configure(&json!({"a": street.echo_server("a"), "b/c": street.echo_server("b")}));
     let mut client = street.client(&[]);
     for server in ["a", "b/c"] {
         client.call("gateway.connect_server", &json!({"server_name": server}));
@@ -380,13 +411,16 @@ fn an_address_of_two_servers_is_answered_as_it_was_asked() {
         let read = client.request("resources/read", &json!({"uri": uri}));
         assert_eq!(read["result"]["contents"][0]["uri"], uri, "{read}");
         client.request("resources/subscribe", &json!({"uri": uri}));
-        client.hear(|message| {
+        client.wait_for_message(|message| {
             message["method"] == "notifications/resources/updated"
                 && message["params"]["uri"] == uri
         });
     }
     assert_eq!(
-        (street.times("a", "read"), street.times("b", "read")),
+        (
+            street.trace_count("a", "read"),
+            street.trace_count("b", "read")
+        ),
         (1, 1)
     );
 }

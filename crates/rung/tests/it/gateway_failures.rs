@@ -1,28 +1,30 @@
-//! Servers that cannot start, hang, or die in the middle of a call: whoever asked is told what happened and what to do, and
-//! nobody else notices.
+//! Servers that cannot start, hang, or die during a call: the caller learns what happened and what to do, and other calls are
+//! unaffected.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Session, Street, error, plays, text, until};
+use crate::gateway::{
+    GatewayFixture, LegacyHttpSession, first_text, tool_error, wait_until, with_role,
+};
 
-/// Long enough for a busy machine, and far from how long anything hangs here.
-const SOON: Duration = Duration::from_secs(10);
+/// Enough for a busy machine, and far below the time any server hangs here.
+const MAX_DELAY: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_server_that_cannot_start_is_named_with_its_last_words_and_what_to_do() {
-    let street = Street::new();
+    let street = GatewayFixture::new();
     street.configure(&json!({
         "missing": {"command": "/nonexistent/server"},
-        "dies": plays("dies"),
-        "hangs": plays("hang"),
+        "dies": with_role("dies"),
+        "hangs": with_role("hang"),
     }));
     let mut client = street.client(&["--set", "gateway.start_s=1"]);
     for (server, words) in [
         ("missing", "/nonexistent/server could not be started"),
         ("dies", "there is no configuration"),
-        ("hangs", "did not get ready in time"),
+        ("hangs", "was not ready in time"),
     ] {
         for (tool, arguments) in [
             ("gateway.invoke", json!({"tool_id": format!("{server}::a")})),
@@ -33,7 +35,7 @@ fn a_server_that_cannot_start_is_named_with_its_last_words_and_what_to_do() {
             ("gateway.connect_server", json!({"server_name": server})),
         ] {
             let failed = client.call(tool, &arguments);
-            let failed = error(&failed);
+            let failed = tool_error(&failed);
             assert_eq!(failed["code"], "source_unavailable", "{tool}: {failed}");
             let message = failed["message"].as_str().unwrap();
             assert!(message.contains(server), "{tool}: {message}");
@@ -58,8 +60,8 @@ fn a_server_that_cannot_start_is_named_with_its_last_words_and_what_to_do() {
 }
 
 #[test]
-fn a_server_that_ends_while_nobody_calls_is_told_of_until_it_is_called() {
-    let street = Street::with_a_house();
+fn a_server_that_ends_while_idle_is_reported_until_it_is_called() {
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let counted = client.invoke("house::count", &json!({}));
     let pid = &counted["structuredContent"]["result"]["pid"];
@@ -67,20 +69,23 @@ fn a_server_that_ends_while_nobody_calls_is_told_of_until_it_is_called() {
         .args(["-9", &pid.to_string()])
         .status();
     assert!(killed.unwrap().success());
-    let health = until("its end is noticed", || {
+    let health = wait_until("its end is noticed", || {
         let health = client.call("gateway.health", &json!({}));
         let health = health["structuredContent"].clone();
         (health["servers"][0]["status"] == "error").then_some(health)
     });
     let why = health["servers"][0]["error"].as_str().unwrap();
-    assert!(why.contains("ended by itself"), "{health}");
+    assert!(
+        why.contains("exited; the next call starts it again"),
+        "{health}"
+    );
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(counted["structuredContent"]["result"]["count"], 1);
     let health = client.call("gateway.health", &json!({}));
     let row = &health["structuredContent"]["servers"][0];
     assert_eq!(row["status"], "online", "{health}");
     assert!(row.get("error").is_none(), "{health}");
-    // One that was stopped has not ended by itself.
+    // A stopped server is not reported as having died.
     client.call(
         "gateway.disconnect_server",
         &json!({"server_name": "house"}),
@@ -92,13 +97,13 @@ fn a_server_that_ends_while_nobody_calls_is_told_of_until_it_is_called() {
 
 #[test]
 fn a_server_that_was_mended_is_used_by_the_next_call() {
-    let street = Street::new();
+    let street = GatewayFixture::new();
     let script = street.sandbox.home().join("server");
     street.configure(&json!({"house": {"command": script, "env": {}}}));
     let mut client = street.client(&[]);
     let failed = client.invoke("house::count", &json!({}));
-    assert_eq!(error(&failed)["code"], "source_unavailable");
-    std::os::unix::fs::symlink(wrapper(&street), &script).unwrap();
+    assert_eq!(tool_error(&failed)["code"], "source_unavailable");
+    std::os::unix::fs::symlink(wrapper_script(&street), &script).unwrap();
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(
         counted["structuredContent"]["result"]["count"], 1,
@@ -108,15 +113,15 @@ fn a_server_that_was_mended_is_used_by_the_next_call() {
     assert_eq!(health["structuredContent"]["counts"], json!({"online": 1}));
 }
 
-/// A program without arguments that is the house.
-fn wrapper(street: &Street) -> std::path::PathBuf {
-    wrapper_after(street, "true")
+/// A script without arguments that runs the echo server.
+fn wrapper_script(street: &GatewayFixture) -> std::path::PathBuf {
+    wrapper_script_after(street, "true")
 }
 
-/// The same, once something was done.
-fn wrapper_after(street: &Street, first: &str) -> std::path::PathBuf {
+/// A script that runs a command and then the echo server.
+fn wrapper_script_after(street: &GatewayFixture, first: &str) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt as _;
-    let house = crate::gateway::mischief();
+    let house = crate::gateway::faulty_server();
     let script = format!("#!/bin/sh\n{first}\nexec {} house\n", house.display());
     let path = street.sandbox.write("house.sh", script);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
@@ -124,16 +129,16 @@ fn wrapper_after(street: &Street, first: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_server_that_hangs_in_its_start_holds_up_nobody_else() {
-    let street = Street::new();
+fn a_server_that_hangs_in_its_start_delays_no_other() {
+    let street = GatewayFixture::new();
     street.configure(&json!({
-        "hangs": street.traced("hang", "hangs"),
-        "house": street.house("house"),
+        "hangs": street.traced_role("hang", "hangs"),
+        "house": street.echo_server("house"),
     }));
     let mut client = street.client(&[]);
     let began = Instant::now();
-    let hung = client.begin_invoke("hangs::a", &json!({}));
-    street.wait_for("hangs", "started", 1);
+    let hung = client.send_invoke("hangs::a", &json!({}));
+    street.wait_for_trace("hangs", "started", 1);
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(
         counted["structuredContent"]["result"]["count"], 1,
@@ -145,8 +150,8 @@ fn a_server_that_hangs_in_its_start_holds_up_nobody_else() {
         "house::count"
     );
     client.call("gateway.health", &json!({"all": true}));
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    // Whoever waits for it can stop waiting.
+    assert!(began.elapsed() < MAX_DELAY, "{:?}", began.elapsed());
+    // A caller can cancel its wait for a starting server.
     client.stdio.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": hung}}));
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(counted["structuredContent"]["result"]["count"], 2);
@@ -154,18 +159,18 @@ fn a_server_that_hangs_in_its_start_holds_up_nobody_else() {
 
 #[test]
 fn over_http_the_hung_start_of_one_client_delays_no_other() {
-    let street = Street::new();
+    let street = GatewayFixture::new();
     street.configure(&json!({
-        "hangs": street.traced("hang", "hangs"),
-        "house": street.house("house"),
+        "hangs": street.traced_role("hang", "hangs"),
+        "house": street.echo_server("house"),
     }));
-    let (alice, bob) = (street.token("alice"), street.token("bob"));
-    let server = street.listening(&["--set", "gateway.start_s=5"]);
-    let alice = Session::open(&server, Some(&alice));
-    let bob = Session::open(&server, Some(&bob));
+    let (alice, bob) = (street.create_token("alice"), street.create_token("bob"));
+    let server = street.http_server(&["--set", "gateway.start_s=5"]);
+    let alice = LegacyHttpSession::open(&server, Some(&alice));
+    let bob = LegacyHttpSession::open(&server, Some(&bob));
     std::thread::scope(|scope| {
         let hung = scope.spawn(move || alice.invoke("hangs::a", &json!({})));
-        street.wait_for("hangs", "started", 1);
+        street.wait_for_trace("hangs", "started", 1);
         let counted = bob.invoke("house::count", &json!({}));
         assert_eq!(
             counted["structuredContent"]["result"]["count"], 1,
@@ -173,16 +178,20 @@ fn over_http_the_hung_start_of_one_client_delays_no_other() {
         );
         assert!(!hung.is_finished(), "it hangs all the while");
         let failed = hung.join().unwrap();
-        assert_eq!(error(&failed)["code"], "source_unavailable", "{failed}");
+        assert_eq!(
+            tool_error(&failed)["code"],
+            "source_unavailable",
+            "{failed}"
+        );
     });
 }
 
 #[test]
 fn a_call_that_may_have_been_done_is_not_repeated_and_the_next_one_works() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let lost = client.invoke("house::add", &json!({}));
-    let lost = error(&lost);
+    let lost = tool_error(&lost);
     assert_eq!(lost["code"], "outcome_unknown", "{lost}");
     let message = lost["message"].as_str().unwrap();
     assert!(message.contains("house"), "{message}");
@@ -191,10 +200,10 @@ fn a_call_that_may_have_been_done_is_not_repeated_and_the_next_one_works() {
         lost["hint"]
             .as_str()
             .unwrap()
-            .contains("look whether it was done"),
+            .contains("check whether the call took effect"),
         "{lost}"
     );
-    assert_eq!(street.times("house", "add"), 1);
+    assert_eq!(street.trace_count("house", "add"), 1);
     let health = client.call("gateway.health", &json!({}));
     let health = &health["structuredContent"];
     assert_eq!(health["counts"], json!({"error": 1}), "{health}");
@@ -205,7 +214,7 @@ fn a_call_that_may_have_been_done_is_not_repeated_and_the_next_one_works() {
         counted["structuredContent"]["result"]["count"], 1,
         "{counted}"
     );
-    assert_eq!(street.starts("house"), 2);
+    assert_eq!(street.start_count("house"), 2);
     let health = client.call("gateway.health", &json!({}));
     assert_eq!(health["structuredContent"]["counts"], json!({"online": 1}));
     let row = &health["structuredContent"]["servers"][0];
@@ -215,38 +224,38 @@ fn a_call_that_may_have_been_done_is_not_repeated_and_the_next_one_works() {
 #[test]
 fn a_call_that_can_be_done_twice_is_repeated_once() {
     for tool in ["look", "put"] {
-        let street = Street::with_a_house();
+        let street = GatewayFixture::with_echo_server();
         let mut client = street.client(&[]);
         let done = client.invoke(&format!("house::{tool}"), &json!({}));
         assert_eq!(done["isError"], Value::Null, "{done}");
-        assert_eq!(text(&done), "done");
-        assert_eq!(street.times("house", tool), 2);
-        assert_eq!(street.starts("house"), 2);
+        assert_eq!(first_text(&done), "done");
+        assert_eq!(street.trace_count("house", tool), 2);
+        assert_eq!(street.start_count("house"), 2);
     }
 }
 
-/// It is not tried over and over.
+/// The call is retried once at most.
 #[test]
 fn a_call_that_always_kills_its_server_is_tried_twice_at_most() {
-    let street = Street::new();
-    street.configure(&json!({"crash": street.traced("crash", "crash")}));
+    let street = GatewayFixture::new();
+    street.configure(&json!({"crash": street.traced_role("crash", "crash")}));
     let mut client = street.client(&[]);
     let lost = client.invoke("crash::a", &json!({}));
-    assert_eq!(error(&lost)["code"], "outcome_unknown", "{lost}");
-    assert_eq!(street.times("crash", "tools/call"), 2);
+    assert_eq!(tool_error(&lost)["code"], "outcome_unknown", "{lost}");
+    assert_eq!(street.trace_count("crash", "tools/call"), 2);
 }
 
-/// What others have under way at a server that one client kills is lost, and they are told so; they go on.
+/// When one call kills the server, the other calls at that server fail too, and their client continues.
 #[test]
-fn a_crash_is_told_to_everybody_whose_call_it_ended() {
-    let street = Street::with_a_house();
+fn a_crash_is_reported_to_every_caller_whose_call_it_ended() {
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
-    // Not something that could be repeated: counted once, then waiting as the same server.
+    // The waiting call is one that is not retried. The count shows later that the server was restarted.
     client.invoke("house::count", &json!({}));
-    let one = client.begin_invoke("house::ask", &json!({}));
+    let one = client.send_invoke("house::ask", &json!({}));
     let lost = client.invoke("house::add", &json!({}));
-    assert_eq!(error(&lost)["code"], "outcome_unknown");
-    let answer = client.answer(one);
+    assert_eq!(tool_error(&lost)["code"], "outcome_unknown");
+    let answer = client.wait_for_reply(one);
     assert!(answer["result"]["isError"] == true, "{answer}");
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(counted["structuredContent"]["result"]["count"], 1);
@@ -254,38 +263,38 @@ fn a_crash_is_told_to_everybody_whose_call_it_ended() {
 
 #[test]
 fn a_call_that_takes_too_long_ends_by_itself_and_its_server_is_told() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let late = client.call(
         "gateway.invoke",
         &json!({"tool_id": "house::wait", "options": {"timeout_ms": 1_000}}),
     );
-    let late = error(&late);
+    let late = tool_error(&late);
     assert_eq!(late["code"], "deadline_exceeded", "it only reads: {late}");
-    street.wait_for("house", "notifications/cancelled", 1);
+    street.wait_for_trace("house", "notifications/cancelled", 1);
     let late = client.call(
         "gateway.invoke",
         &json!({"tool_id": "house::hold", "options": {"timeout_ms": 1_000}}),
     );
-    let late = error(&late);
+    let late = tool_error(&late);
     assert_eq!(late["code"], "outcome_unknown", "{late}");
     assert!(
         !late["hint"].as_str().unwrap().contains("started"),
         "{late}"
     );
-    street.wait_for("house", "notifications/cancelled", 2);
+    street.wait_for_trace("house", "notifications/cancelled", 2);
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(counted["structuredContent"]["result"]["count"], 1);
-    assert_eq!(street.starts("house"), 1, "it goes on as it was");
+    assert_eq!(street.start_count("house"), 1, "it goes on as it was");
 }
 
 #[test]
-fn an_address_that_nobody_answers_at_is_told_as_such() {
-    let street = Street::new();
+fn an_address_that_does_not_answer_is_reported() {
+    let street = GatewayFixture::new();
     street.configure(&json!({"away": {"url": "http://127.0.0.1:9/mcp"}}));
     let mut client = street.client(&[]);
     let failed = client.invoke("away::a", &json!({}));
-    let failed = error(&failed);
+    let failed = tool_error(&failed);
     assert_eq!(failed["code"], "source_unavailable", "{failed}");
     assert!(
         failed["message"].as_str().unwrap().contains("away"),
@@ -293,25 +302,25 @@ fn an_address_that_nobody_answers_at_is_told_as_such() {
     );
 }
 
-/// How long a call may take is how long its caller waits, whatever its server does meanwhile.
+/// The timeout of a call includes the start of its server.
 #[test]
 fn the_time_of_a_call_is_also_that_of_its_servers_start() {
-    let street = Street::new();
+    let street = GatewayFixture::new();
     let door = street.sandbox.home().join("door");
     let first = format!("while [ ! -e {} ]; do sleep 0.05; done", door.display());
-    let mut slow = street.house("slow");
-    slow["command"] = wrapper_after(&street, &first).to_str().into();
+    let mut slow = street.echo_server("slow");
+    slow["command"] = wrapper_script_after(&street, &first).to_str().into();
     street.configure(&json!({"slow": slow}));
     let mut client = street.client(&[]);
     let soon = json!({"tool_id": "slow::count", "options": {"timeout_ms": 1_000}});
     let began = Instant::now();
     let late = client.call("gateway.invoke", &soon);
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    let late = error(&late);
+    assert!(began.elapsed() < MAX_DELAY, "{:?}", began.elapsed());
+    let late = tool_error(&late);
     assert_eq!(late["code"], "source_unavailable", "{late}");
     let message = late["message"].as_str().unwrap();
     assert!(
-        message.contains("slow") && message.contains("nothing was sent"),
+        message.contains("slow") && message.contains("the call was not sent"),
         "{message}"
     );
     let hint = late["hint"].as_str().unwrap();
@@ -322,42 +331,42 @@ fn the_time_of_a_call_is_also_that_of_its_servers_start() {
     let health = client.call("gateway.health", &json!({"server": "slow"}));
     let row = &health["structuredContent"]["servers"][0];
     assert_eq!(row["starting"], true, "{row}");
-    // Its start has gone on.
+    // The start has continued in the background.
     std::fs::write(&door, "").unwrap();
     let counted = client.invoke("slow::count", &json!({}));
     assert_eq!(
         counted["structuredContent"]["result"]["count"], 1,
         "{counted}"
     );
-    assert_eq!(street.starts("slow"), 1);
+    assert_eq!(street.start_count("slow"), 1);
 }
 
 #[test]
-fn servers_that_hang_keep_nobody_from_being_started() {
-    let street = Street::new();
-    let hangs = (0..9).map(|n| (format!("hangs{n}"), plays("hang")));
+fn servers_that_hang_do_not_keep_others_from_being_started() {
+    let street = GatewayFixture::new();
+    let hangs = (0..9).map(|n| (format!("hangs{n}"), with_role("hang")));
     let mut servers: serde_json::Map<String, Value> = hangs.collect();
-    servers.insert("last".to_owned(), street.house("house"));
+    servers.insert("last".to_owned(), street.echo_server("house"));
     let names: Vec<&String> = servers.keys().collect();
     let file = json!({"autoStart": names, "mcpServers": servers});
     street.sandbox.write("servers.json", file.to_string());
     let began = Instant::now();
     let _client = street.client(&[]);
-    street.wait_for("house", "notifications/initialized", 1);
-    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    street.wait_for_trace("house", "notifications/initialized", 1);
+    assert!(began.elapsed() < MAX_DELAY, "{:?}", began.elapsed());
 }
 
 #[test]
-fn a_refresh_waits_for_nobody_who_hangs() {
-    let street = Street::new();
-    street.configure(&json!({"hangs": plays("hang"), "house": street.house("house")}));
+fn a_refresh_does_not_wait_for_servers_that_hang() {
+    let street = GatewayFixture::new();
+    street.configure(&json!({"hangs": with_role("hang"), "house": street.echo_server("house")}));
     let mut client = street.client(&[]);
     let began = Instant::now();
     let refreshed = client.call("gateway.refresh", &json!({}));
-    assert!(began.elapsed() < SOON / 2, "{:?}", began.elapsed());
+    assert!(began.elapsed() < MAX_DELAY / 2, "{:?}", began.elapsed());
     let refreshed = &refreshed["structuredContent"];
     assert_eq!(refreshed["still_starting"], json!(["hangs"]), "{refreshed}");
-    // What was started only to be listed is stopped again.
+    // A server started only to list its tools is stopped again.
     assert_eq!(refreshed["servers_online"], 0, "{refreshed}");
     assert_eq!(refreshed["tools_indexed"], 20, "{refreshed}");
     assert_eq!(refreshed["servers_seen"], 2, "{refreshed}");
@@ -368,13 +377,13 @@ fn a_refresh_waits_for_nobody_who_hangs() {
     }
 }
 
-/// Whoever searches is not told to wait for what will not come.
+/// A search does not ask the agent to wait for servers that failed.
 #[test]
-fn a_server_that_fails_is_named_apart_from_those_that_nobody_has_seen() {
-    let street = Street::new();
-    street.configure(&json!({"dies": plays("dies")}));
+fn failed_servers_are_listed_apart_from_servers_not_seen_yet() {
+    let street = GatewayFixture::new();
+    street.configure(&json!({"dies": with_role("dies")}));
     let mut client = street.client(&[]);
-    let found = until("it is known to fail", || {
+    let found = wait_until("it is known to fail", || {
         let found = client.call("gateway.catalog_search", &json!({"query": "x"}));
         let found = found["structuredContent"].clone();
         (found["failed"] == json!(["dies"])).then_some(found)

@@ -1,32 +1,35 @@
-//! The first search over servers that were never listed: what it waits for, what it keeps on disk and what it leaves running.
+//! The first search over servers that were never listed: what it waits for, what it stores on disk and which processes it
+//! leaves.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::gateway::{Client, Street, error, mischief, plays, until};
-use crate::other_servers::is_alive;
+use crate::call_and_inspect::is_alive;
+use crate::gateway::{
+    GatewayClient, GatewayFixture, faulty_server, tool_error, wait_until, with_role,
+};
 use crate::sandbox::run;
 
-fn search(client: &mut Client, arguments: &Value) -> Value {
+fn search(client: &mut GatewayClient, arguments: &Value) -> Value {
     client.call("gateway.catalog_search", arguments)["structuredContent"].clone()
 }
 
-fn health(client: &mut Client, server: &str) -> Value {
+fn server_health(client: &mut GatewayClient, server: &str) -> Value {
     let health = client.call("gateway.health", &json!({"server": server}));
     health["structuredContent"]["servers"][0].clone()
 }
 
-fn ids(found: &Value) -> Vec<&str> {
+fn tool_ids(found: &Value) -> Vec<&str> {
     let results = found["results"].as_array().unwrap().iter();
     results
         .map(|card| card["tool_id"].as_str().unwrap())
         .collect()
 }
 
-/// Whether any process of this server is left.
-fn runs(street: &Street, name: &str) -> bool {
+/// Returns true if any process of this server is running.
+fn is_server_running(street: &GatewayFixture, name: &str) -> bool {
     let trace = street.trace(name);
     let mut started = trace
         .iter()
@@ -36,106 +39,113 @@ fn runs(street: &Street, name: &str) -> bool {
 
 #[test]
 fn the_first_search_finds_tools_and_leaves_no_server_running() {
-    let street = Street::new();
+    let street = GatewayFixture::new();
     let names = ["north", "south", "west"];
     let servers: Map<String, Value> = names
         .iter()
-        .map(|name| ((*name).to_owned(), street.house(name)))
+        .map(|name| ((*name).to_owned(), street.echo_server(name)))
         .collect();
     street.configure(&servers.into());
     let mut client = street.client(&[]);
     let found = search(&mut client, &json!({"query": "book a hotel"}));
     assert_eq!(
-        ids(&found)[..3],
+        tool_ids(&found)[..3],
         ["north::book", "south::book", "west::book"],
         "{found}"
     );
     assert_eq!(found["not_seen_yet"], Value::Null, "{found}");
-    until("all of them are stopped", || {
-        names.iter().all(|name| !runs(&street, name)).then_some(())
+    wait_until("all of them are stopped", || {
+        names
+            .iter()
+            .all(|name| !is_server_running(&street, name))
+            .then_some(())
     });
     for name in names {
-        let row = health(&mut client, name);
+        let row = server_health(&mut client, name);
         assert_eq!(
             (&row["status"], &row["tool_count"], row.get("error")),
             (&json!("lazy"), &json!(20), None),
             "{row}"
         );
     }
-    // What is called starts again, and stays.
+    // A call starts the server again, and it stays.
     client.invoke("north::count", &json!({}));
     let counted = client.invoke("north::count", &json!({}));
     assert_eq!(counted["structuredContent"]["result"]["count"], 2);
-    assert_eq!((street.starts("north"), street.starts("south")), (2, 1));
+    assert_eq!(
+        (street.start_count("north"), street.start_count("south")),
+        (2, 1)
+    );
 }
 
 #[test]
 fn a_server_that_is_to_start_with_the_gateway_stays() {
-    let street = Street::new();
-    let servers = json!({"house": street.house("house"), "other": street.house("other")});
+    let street = GatewayFixture::new();
+    let servers =
+        json!({"house": street.echo_server("house"), "other": street.echo_server("other")});
     let file = json!({"mcpServers": servers, "autoStart": ["house"]});
     street.sandbox.write("servers.json", file.to_string());
     let mut client = street.client(&[]);
     search(&mut client, &json!({"query": "hotel"}));
-    until("the other one is stopped", || {
-        (street.starts("other") == 1 && !runs(&street, "other")).then_some(())
+    wait_until("the other one is stopped", || {
+        (street.start_count("other") == 1 && !is_server_running(&street, "other")).then_some(())
     });
-    assert!(runs(&street, "house"));
-    assert_eq!(health(&mut client, "house")["status"], "online");
+    assert!(is_server_running(&street, "house"));
+    assert_eq!(server_health(&mut client, "house")["status"], "online");
 }
 
-/// Calls that come while a server is being listed use the process that is there, and do not lose it.
+/// Calls during a listing use the process that is already there, and the listing does not stop it.
 #[test]
 fn a_search_ends_no_server_that_is_called_meanwhile() {
-    let street = Street::new();
+    let street = GatewayFixture::new();
     let names: Vec<String> = (0..6).map(|n| format!("house{n}")).collect();
     let servers: Map<String, Value> = names
         .iter()
-        .map(|name| (name.clone(), street.house(name)))
+        .map(|name| (name.clone(), street.echo_server(name)))
         .collect();
     street.configure(&servers.into());
     let mut client = street.client(&[]);
-    let searching = client.begin("gateway.catalog_search", &json!({"query": "count"}));
+    let searching = client.send_call("gateway.catalog_search", &json!({"query": "count"}));
     let mut calls = Vec::new();
     for _ in 0..3 {
         for name in &names {
-            calls.push(client.begin_invoke(&format!("{name}::count"), &json!({})));
+            calls.push(client.send_invoke(&format!("{name}::count"), &json!({})));
         }
     }
     for call in calls {
-        let answer = client.answer(call);
+        let answer = client.wait_for_reply(call);
         assert_eq!(
             answer["result"]["structuredContent"]["ok"], true,
             "{answer}"
         );
     }
-    client.answer(searching);
+    client.wait_for_reply(searching);
     for name in &names {
-        assert_eq!(health(&mut client, name)["status"], "online");
-        assert!(runs(&street, name));
+        assert_eq!(server_health(&mut client, name)["status"], "online");
+        assert!(is_server_running(&street, name));
     }
 }
 
 #[test]
 fn a_server_that_does_not_answer_its_list_is_not_online() {
-    let street = Street::new();
+    let street = GatewayFixture::new();
     street.configure(&json!({
-        "hangs": street.traced("never-lists", "hangs"),
-        "house": street.house("house"),
+        "hangs": street.traced_role("never-lists", "hangs"),
+        "house": street.echo_server("house"),
     }));
     let mut client = street.client(&["--set", "gateway.start_s=4"]);
     let found = search(&mut client, &json!({"query": "hotel"}));
-    assert_eq!(ids(&found), ["house::book"], "{found}");
+    assert_eq!(tool_ids(&found), ["house::book"], "{found}");
     assert_eq!(found["not_seen_yet"], json!(["hangs"]), "{found}");
-    assert_eq!(street.times("hangs", "tools/list"), 1);
-    let row = health(&mut client, "hangs");
+    assert_eq!(street.trace_count("hangs", "tools/list"), 1);
+    let row = server_health(&mut client, "hangs");
     assert_eq!(
         (&row["status"], &row["starting"]),
         (&json!("lazy"), &json!(true)),
         "{row}"
     );
-    let failed = until("its time is over", || {
-        let row = health(&mut client, "hangs");
+    let failed = wait_until("its time is over", || {
+        let row = server_health(&mut client, "hangs");
         assert_ne!(row["status"], "online", "{row}");
         (row["status"] == "error").then_some(row)
     });
@@ -143,9 +153,9 @@ fn a_server_that_does_not_answer_its_list_is_not_online() {
     assert!(why.contains("hangs") && why.contains("tools/list"), "{why}");
     let found = search(&mut client, &json!({"query": "hotel"}));
     assert_eq!(found["failed"], json!(["hangs"]), "{found}");
-    // A caller learns the same, and not that its call may have been made.
+    // The caller learns the same reason, and that its call was not sent.
     let called = client.invoke("hangs::a", &json!({}));
-    let called = error(&called);
+    let called = tool_error(&called);
     assert_eq!(called["code"], "source_unavailable", "{called}");
     assert!(
         called["message"].as_str().unwrap().contains("tools/list"),
@@ -153,42 +163,45 @@ fn a_server_that_does_not_answer_its_list_is_not_online() {
     );
 }
 
-/// That a process listed its tools last week does not make the one of today online.
+/// A catalog entry from an earlier process does not make the current one online.
 #[test]
 fn a_known_server_that_does_not_answer_its_list_any_more_is_not_online() {
-    let street = Street::new();
-    street.configure(&json!({"once": street.traced("lists-once", "once")}));
+    let street = GatewayFixture::new();
+    street.configure(&json!({"once": street.traced_role("lists-once", "once")}));
     let mut before = street.client(&[]);
     let connected = before.call("gateway.connect_server", &json!({"server_name": "once"}));
     assert_ne!(connected["isError"], true, "{connected}");
-    assert_eq!(health(&mut before, "once")["status"], "online");
+    assert_eq!(server_health(&mut before, "once")["status"], "online");
     assert_eq!(before.stdio.finish().0, 0);
     let mut client = street.client(&["--set", "gateway.start_s=4"]);
-    // What was known is good enough to make the call; it comes back while the list does not.
-    let id = client.begin_invoke("once::a", &json!({}));
-    street.wait_for("once", "tools/list", 2);
-    client.answer(id);
-    let row = until("it is no longer taken for online", || {
-        let row = health(&mut client, "once");
+    // The cached definition suffices for the call, which returns before the list does.
+    let id = client.send_invoke("once::a", &json!({}));
+    street.wait_for_trace("once", "tools/list", 2);
+    client.wait_for_reply(id);
+    let row = wait_until("it is no longer taken for online", || {
+        let row = server_health(&mut client, "once");
         (row["status"] != "online").then_some(row)
     });
     assert!(row["status"] == "error" || row["starting"] == true, "{row}");
 }
 
-/// The program of a house that takes its time to start.
-fn slow_house(street: &Street) -> Value {
-    let script = format!("#!/bin/sh\nsleep 3\nexec {} house\n", mischief().display());
+/// An echo server that starts after 3 s.
+fn slow_echo_server(street: &GatewayFixture) -> Value {
+    let script = format!(
+        "#!/bin/sh\nsleep 3\nexec {} house\n",
+        faulty_server().display()
+    );
     let path = street.sandbox.write("slow.sh", script);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
-    let mut entry = street.house("slow");
+    let mut entry = street.echo_server("slow");
     entry["command"] = path.to_str().into();
     entry["args"] = json!([]);
     entry
 }
 
-/// One search by a process that ends with it.
-fn one_shot(street: &Street, flags: &str, query: &str) -> Value {
-    let (rung, file) = (env!("CARGO_BIN_EXE_rung"), street.file());
+/// Runs a search in a process that exits afterwards.
+fn search_one_shot(street: &GatewayFixture, flags: &str, query: &str) -> Value {
+    let (rung, file) = (env!("CARGO_BIN_EXE_rung"), street.config_file());
     let server = format!("{rung} gateway --config {} {flags}", file.display());
     let asked = json!({"query": query}).to_string();
     let mut command = street.sandbox.command();
@@ -204,37 +217,37 @@ fn one_shot(street: &Street, flags: &str, query: &str) -> Value {
 
 #[test]
 fn a_single_call_waits_for_every_server_and_keeps_what_they_list() {
-    let street = Street::new();
+    let street = GatewayFixture::new();
     street.configure(&json!({
-        "slow": slow_house(&street),
-        "dies": plays("dies"),
-        "hangs": street.traced("never-lists", "hangs"),
+        "slow": slow_echo_server(&street),
+        "dies": with_role("dies"),
+        "hangs": street.traced_role("never-lists", "hangs"),
     }));
     let flags = "--set gateway.start_s=8";
-    let found = one_shot(&street, flags, "hotel");
-    assert_eq!(ids(&found), ["slow::book"], "{found}");
+    let found = search_one_shot(&street, flags, "hotel");
+    assert_eq!(tool_ids(&found), ["slow::book"], "{found}");
     assert_eq!(found["not_seen_yet"], Value::Null, "{found}");
     assert_eq!(found["failed"], json!(["dies", "hangs"]), "{found}");
-    assert_eq!(street.starts("slow"), 1);
-    // The next process knows what this one learnt.
-    street.configure(&json!({"slow": slow_house(&street)}));
-    let found = one_shot(&street, flags, "hotel");
-    assert_eq!(ids(&found), ["slow::book"], "{found}");
-    assert_eq!(street.starts("slow"), 1);
+    assert_eq!(street.start_count("slow"), 1);
+    // The next process reads the stored catalog.
+    street.configure(&json!({"slow": slow_echo_server(&street)}));
+    let found = search_one_shot(&street, flags, "hotel");
+    assert_eq!(tool_ids(&found), ["slow::book"], "{found}");
+    assert_eq!(street.start_count("slow"), 1);
 }
 
 #[test]
 fn one_oversized_tool_is_left_out_and_the_others_are_there() {
-    let street = Street::new();
-    street.configure(&json!({"big": plays("oversized")}));
+    let street = GatewayFixture::new();
+    street.configure(&json!({"big": with_role("oversized")}));
     let mut client = street.client(&[]);
     let connected = client.call("gateway.connect_server", &json!({"server_name": "big"}));
     assert_ne!(connected["isError"], true, "{connected}");
     let found = search(&mut client, &json!({}));
-    assert_eq!(ids(&found), ["big::a", "big::b"], "{found}");
+    assert_eq!(tool_ids(&found), ["big::a", "big::b"], "{found}");
     let done = client.invoke("big::b", &json!({}));
     assert_ne!(done["isError"], true, "{done}");
-    let row = health(&mut client, "big");
+    let row = server_health(&mut client, "big");
     assert_eq!(row["tool_count"], 2, "{row}");
     let left_out: Vec<&str> = row["unusable_tools"]
         .as_array()
@@ -247,7 +260,7 @@ fn one_oversized_tool_is_left_out_and_the_others_are_there() {
         assert!(why.contains("bytes"), "{row}");
         for tool in ["gateway.describe", "gateway.invoke"] {
             let refused = client.call(tool, &json!({"tool_id": format!("big::{name}")}));
-            let refused = error(&refused);
+            let refused = tool_error(&refused);
             let message = refused["message"].as_str().unwrap();
             assert!(
                 message.contains(name) && message.contains("bytes"),
@@ -255,9 +268,9 @@ fn one_oversized_tool_is_left_out_and_the_others_are_there() {
             );
         }
     }
-    // The next gateway knows it from disk.
+    // The next gateway reads the tools from disk.
     assert_eq!(client.stdio.finish().0, 0);
     let mut client = street.client(&[]);
     let found = search(&mut client, &json!({}));
-    assert_eq!(ids(&found), ["big::a", "big::b"], "{found}");
+    assert_eq!(tool_ids(&found), ["big::a", "big::b"], "{found}");
 }

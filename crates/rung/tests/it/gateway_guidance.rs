@@ -1,17 +1,19 @@
-//! Advice that is given along the way, and no more of it than the user wants.
+//! Guidance in instructions, search results and descriptions, at the level the user chooses.
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street, until};
+use crate::gateway::{GatewayClient, GatewayFixture, wait_until};
 
-const FILE: &str = ".claude/gateway-guidance.yaml";
-const PAGE: &str = "pmcp://guidance/code-execution";
+const GUIDANCE_FILE: &str = ".claude/gateway-guidance.yaml";
+const GUIDANCE_URI: &str = "pmcp://guidance/code-execution";
 
-/// What is said in the instructions, on a card, beside a description, and on the page.
-fn advice(client: &mut Client) -> (bool, Value, Value, bool) {
-    let told = client.greeted["result"]["instructions"].as_str().unwrap();
+/// The guidance in the instructions, on a search card, in a description, and in the list of resources.
+fn collect_guidance(client: &mut GatewayClient) -> (bool, Value, Value, bool) {
+    let told = client.initialize_reply["result"]["instructions"]
+        .as_str()
+        .unwrap();
     let told = told.contains("write code");
-    let found = until("the server is seen", || {
+    let found = wait_until("the server is seen", || {
         let found = client.call(
             "gateway.catalog_search",
             &json!({"query": "book a hotel room"}),
@@ -32,22 +34,25 @@ fn advice(client: &mut Client) -> (bool, Value, Value, bool) {
     let snippet = described["structuredContent"]["code_snippet"].clone();
     let listed = client.request("resources/list", &json!({}));
     let page = listed["result"]["resources"].as_array().unwrap();
-    let page = page.iter().any(|resource| resource["uri"] == PAGE);
+    let page = page.iter().any(|resource| resource["uri"] == GUIDANCE_URI);
     (told, hint, snippet, page)
 }
 
-fn file(street: &Street, text: &str) {
+fn write_guidance_file(street: &GatewayFixture, text: &str) {
     let folder = street.sandbox.home().join(".claude");
     std::fs::create_dir_all(folder).unwrap();
-    street.sandbox.write(FILE, text);
+    street.sandbox.write(GUIDANCE_FILE, text);
 }
 
 #[test]
-fn a_word_is_said_unless_more_is_wanted_or_less() {
-    let street = Street::with_a_house();
+fn guidance_is_brief_unless_the_user_wants_more_or_less() {
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
-    assert_eq!(advice(&mut client), (true, json!("try"), Value::Null, true));
-    let read = client.request("resources/read", &json!({"uri": PAGE}));
+    assert_eq!(
+        collect_guidance(&mut client),
+        (true, json!("try"), Value::Null, true)
+    );
+    let read = client.request("resources/read", &json!({"uri": GUIDANCE_URI}));
     let page = &read["result"]["contents"][0];
     assert_eq!(page["mimeType"], "text/markdown", "{read}");
     let text = page["text"].as_str().unwrap();
@@ -56,12 +61,14 @@ fn a_word_is_said_unless_more_is_wanted_or_less() {
         "{text}"
     );
     drop(client);
-    file(
+    write_guidance_file(
         &street,
         "guidance:\n  level: standard\n  custom_instructions: Ask before you book.\n",
     );
     let mut client = street.client(&["--tool-names", "plain"]);
-    let told = client.greeted["result"]["instructions"].as_str().unwrap();
+    let told = client.initialize_reply["result"]["instructions"]
+        .as_str()
+        .unwrap();
     assert!(told.contains("Ask before you book."), "{told}");
     let described = client.call("gateway_describe", &json!({"tool_id": "house::add"}));
     let snippet = described["structuredContent"]["code_snippet"]
@@ -69,38 +76,38 @@ fn a_word_is_said_unless_more_is_wanted_or_less() {
         .unwrap();
     assert!(snippet.contains("call(\"gateway_invoke\""), "{snippet}");
     assert!(snippet.contains("\"house::add\""), "{snippet}");
-    let read = client.request("resources/read", &json!({"uri": PAGE}));
+    let read = client.request("resources/read", &json!({"uri": GUIDANCE_URI}));
     let text = read["result"]["contents"][0]["text"].as_str().unwrap();
     assert!(
         text.contains("gateway_invoke") && !text.contains("gateway.invoke"),
         "{text}"
     );
     drop(client);
-    file(&street, "guidance: {level: off}");
+    write_guidance_file(&street, "guidance: {level: off}");
     let mut client = street.client(&[]);
     assert_eq!(
-        advice(&mut client),
+        collect_guidance(&mut client),
         (false, Value::Null, Value::Null, false)
     );
-    let read = client.request("resources/read", &json!({"uri": PAGE}));
+    let read = client.request("resources/read", &json!({"uri": GUIDANCE_URI}));
     assert!(read.get("error").is_some(), "{read}");
 }
 
 #[test]
 fn an_edit_is_taken_up_and_a_file_that_cannot_be_read_is_told_of() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
-    assert_eq!(advice(&mut client).1, "try");
-    file(
+    assert_eq!(collect_guidance(&mut client).1, "try");
+    write_guidance_file(
         &street,
         "guidance: {layers: {code_hints: false, code_snippets: true}}",
     );
-    until("the edit is taken up", || {
-        let (_, hint, snippet, _) = advice(&mut client);
+    wait_until("the edit is taken up", || {
+        let (_, hint, snippet, _) = collect_guidance(&mut client);
         (hint.is_null() && snippet.is_string()).then_some(())
     });
-    file(&street, "guidance: {level: loud}");
-    let problems = until("the file is told of", || {
+    write_guidance_file(&street, "guidance: {level: loud}");
+    let problems = wait_until("the file is told of", || {
         let health = client.call("gateway.health", &json!({}));
         let problems = health["structuredContent"]["problems"].to_string();
         problems
@@ -108,16 +115,16 @@ fn an_edit_is_taken_up_and_a_file_that_cannot_be_read_is_told_of() {
             .then_some(problems)
     });
     assert!(problems.contains("loud"), "{problems}");
-    let (_, hint, snippet, _) = advice(&mut client);
+    let (_, hint, snippet, _) = collect_guidance(&mut client);
     assert!(
         hint.is_null() && snippet.is_string(),
-        "what held before holds"
+        "the previous configuration stays in effect"
     );
     drop(client);
-    // What may have been switched off is not switched on by a slip.
+    // At startup an unreadable file turns guidance off, as it may have been off before.
     let mut client = street.client(&[]);
     assert_eq!(
-        advice(&mut client),
+        collect_guidance(&mut client),
         (false, Value::Null, Value::Null, false)
     );
 }

@@ -1,17 +1,17 @@
-//! The gateway over HTTP, as the program whose place it takes has it, with a door that asks who comes.
+//! The gateway over HTTP, compatible with pmcp: port, token, origins, health and metrics.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio as Pipe};
 
 use serde_json::json;
 
-use crate::gateway::{Session, Street, error};
-use crate::http::{Request, Server, legacy};
+use crate::gateway::{GatewayFixture, LegacyHttpSession, tool_error};
+use crate::http::{HttpRequest, ServerProcess, legacy_request};
 
 const TOKEN: &str = "a-token-that-somebody-exported-0123456789";
 
-/// The gateway under the other program's name.
-fn under_the_other_name(street: &Street) -> Command {
+/// The gateway started under the name `pmcp`.
+fn pmcp_command(street: &GatewayFixture) -> Command {
     let name = street.sandbox.home().join("pmcp");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &name).unwrap();
     let ours = street.sandbox.command();
@@ -23,17 +23,17 @@ fn under_the_other_name(street: &Street) -> Command {
         command.env(name, value.unwrap());
     }
     command.args(["--transport", "http", "--config"]);
-    command.arg(street.file()).stderr(Pipe::null());
+    command.arg(street.config_file()).stderr(Pipe::null());
     command
 }
 
-/// Where it listens or would, by what it says first.
-fn said_of_port(command: &mut Command) -> String {
-    first_said(command, "listen")
+/// The line that names the address it listens at, or fails to.
+fn port_line(command: &mut Command) -> String {
+    first_stderr_line(command, "listen")
 }
 
-/// The first it says about something.
-fn first_said(command: &mut Command, about: &str) -> String {
+/// The first line on stderr that contains `about`.
+fn first_stderr_line(command: &mut Command, about: &str) -> String {
     let mut child = command
         .stdin(Pipe::null())
         .stdout(Pipe::null())
@@ -48,9 +48,9 @@ fn first_said(command: &mut Command, about: &str) -> String {
     said
 }
 
-fn initialize() -> Request {
+fn initialize_request() -> HttpRequest {
     let info = json!({"name": "raw", "version": "0"});
-    legacy(
+    legacy_request(
         1,
         "initialize",
         json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}),
@@ -58,27 +58,27 @@ fn initialize() -> Request {
 }
 
 #[test]
-fn the_exported_token_opens_the_door_and_nothing_else_does() {
-    let street = Street::with_a_house();
-    let mut command = under_the_other_name(&street);
+fn the_exported_token_is_accepted_and_no_other() {
+    let street = GatewayFixture::with_echo_server();
+    let mut command = pmcp_command(&street);
     command.args(["--port", "0"]).env("PMCP_AUTH_TOKEN", TOKEN);
-    let server = Server::of(&mut command);
-    let refused = server.post(initialize());
+    let server = ServerProcess::spawn(&mut command);
+    let refused = server.fetch(initialize_request());
     assert_eq!(refused.status, 401, "{}", refused.text());
     assert!(refused.header("www-authenticate").is_some());
     assert_eq!(
         server
-            .post(initialize().bearer("something-else-altogether-012345"))
+            .fetch(initialize_request().bearer("something-else-altogether-012345"))
             .status,
         401
     );
     assert_eq!(
         server
-            .post(initialize().with("Authorization", &format!("bearer {TOKEN}")))
+            .fetch(initialize_request().with_header("Authorization", &format!("bearer {TOKEN}")))
             .status,
         200
     );
-    let session = Session::open(&server, Some(TOKEN));
+    let session = LegacyHttpSession::open(&server, Some(TOKEN));
     let counted = session.invoke("house::count", &json!({}));
     assert_eq!(
         counted["structuredContent"]["result"]["count"], 1,
@@ -86,18 +86,18 @@ fn the_exported_token_opens_the_door_and_nothing_else_does() {
     );
 }
 
-/// Somebody may have the port, here or elsewhere on this machine: then it is named as well.
+/// The port may be in use by another process: the error names it too.
 #[test]
-fn without_a_port_it_is_the_one_of_the_program_whose_place_it_takes() {
+fn the_default_port_is_that_of_pmcp() {
     const AT: &str = "127.0.0.1:3344";
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let _taken_now_at_the_latest = std::net::TcpListener::bind(AT);
-    let said = said_of_port(&mut under_the_other_name(&street));
+    let said = port_line(&mut pmcp_command(&street));
     assert!(said.contains(AT), "{said}");
-    let said = said_of_port(&mut street.command(&["--transport", "http"]));
+    let said = port_line(&mut street.command(&["--transport", "http"]));
     assert!(said.contains(AT), "{said}");
     let mut exported = street.command(&["--transport", "http", "--port", "1"]);
-    let said = said_of_port(exported.env("PMCP_PORT", "0"));
+    let said = port_line(exported.env("PMCP_PORT", "0"));
     let port = said.rsplit_once(':').unwrap().1;
     assert!(
         said.contains("listening at") && port != "0/mcp" && port != "1/mcp",
@@ -106,9 +106,9 @@ fn without_a_port_it_is_the_one_of_the_program_whose_place_it_takes() {
 }
 
 #[test]
-fn health_and_metrics_are_there_for_whoever_watches() {
-    let street = Street::with_a_house();
-    let server = street.listening(&[]);
+fn health_and_metrics_are_served() {
+    let street = GatewayFixture::with_echo_server();
+    let server = street.http_server(&[]);
     let health = server.get("/health");
     assert_eq!(health.status, 200, "{}", health.text());
     let metrics = server.get("/metrics");
@@ -117,40 +117,40 @@ fn health_and_metrics_are_there_for_whoever_watches() {
 }
 
 #[test]
-fn strangers_hosts_and_pages_are_turned_away() {
-    let street = Street::with_a_house();
-    let server = street.listening(&["--allowed-origin", "https://app.example"]);
-    assert_eq!(server.post(initialize()).status, 200);
+fn unknown_hosts_and_origins_are_refused() {
+    let street = GatewayFixture::with_echo_server();
+    let server = street.http_server(&["--allowed-origin", "https://app.example"]);
+    assert_eq!(server.fetch(initialize_request()).status, 200);
     let port = server.address.rsplit_once(':').unwrap().1;
     let evil = format!("evil.example:{port}");
-    let by_host = server.post(initialize().with("Host", &evil));
+    let by_host = server.fetch(initialize_request().with_header("Host", &evil));
     assert!((400..500).contains(&by_host.status), "{}", by_host.status);
-    let by_page = server.post(initialize().with("Origin", "http://evil.example"));
+    let by_page = server.fetch(initialize_request().with_header("Origin", "http://evil.example"));
     assert_eq!(by_page.status, 403, "{}", by_page.text());
-    let both = server.post(
-        initialize()
-            .with("Host", &evil)
-            .with("Origin", &format!("http://{evil}")),
+    let both = server.fetch(
+        initialize_request()
+            .with_header("Host", &evil)
+            .with_header("Origin", &format!("http://{evil}")),
     );
     assert!((400..500).contains(&both.status), "{}", both.status);
-    let known = server.post(initialize().with("Origin", "https://app.example"));
+    let known = server.fetch(initialize_request().with_header("Origin", "https://app.example"));
     assert_eq!(known.status, 200, "{}", known.text());
 }
 
 #[test]
-fn whoever_asks_too_often_is_told_when_to_come_back() {
-    let street = Street::with_a_house();
-    let (alice, bob) = (street.token("alice"), street.token("bob"));
-    let server = street.listening(&["--rate-limit", "3"]);
+fn a_client_over_the_rate_limit_is_told_when_to_retry() {
+    let street = GatewayFixture::with_echo_server();
+    let (alice, bob) = (street.create_token("alice"), street.create_token("bob"));
+    let server = street.http_server(&["--rate-limit", "3"]);
     let mut late = (0..10)
-        .map(|_| server.post(initialize().bearer(&alice)))
+        .map(|_| server.fetch(initialize_request().bearer(&alice)))
         .filter(|reply| reply.status != 200);
     let late = late.next().expect("too many");
     assert_eq!(late.status, 429, "{}", late.text());
     let after: u64 = late.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=60).contains(&after), "{after}");
     assert_eq!(
-        server.post(initialize().bearer(&bob)).status,
+        server.fetch(initialize_request().bearer(&bob)).status,
         200,
         "another is not meant"
     );
@@ -158,44 +158,47 @@ fn whoever_asks_too_often_is_told_when_to_come_back() {
 
 #[test]
 fn other_machines_reach_it_with_a_token_alone() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut command = street.command(&["--transport", "http", "--port", "0", "--host", "0.0.0.0"]);
     let ran = crate::sandbox::run(command.stderr(Pipe::piped()));
     assert_ne!(ran.status, 0);
     assert!(ran.stderr.contains("PMCP_AUTH_TOKEN"), "{}", ran.stderr);
     assert!(ran.stderr.contains("rung token new"), "{}", ran.stderr);
-    // Either of what it is told to do helps.
-    let token = street.token("laptop");
-    let server = street.listening(&["--host", "0.0.0.0"]);
+    // Either of the two remedies in the message works.
+    let token = street.create_token("laptop");
+    let server = street.http_server(&["--host", "0.0.0.0"]);
     let port = server.address.rsplit_once(':').unwrap().1;
-    let here = initialize().with("Host", &format!("127.0.0.1:{port}"));
-    assert_eq!(server.post(here.clone()).status, 401);
-    assert_eq!(server.post(here.bearer(&token)).status, 200);
+    let here = initialize_request().with_header("Host", &format!("127.0.0.1:{port}"));
+    assert_eq!(server.fetch(here.clone()).status, 401);
+    assert_eq!(server.fetch(here.bearer(&token)).status, 200);
 }
 
-/// As the program whose place it takes has it: on this machine it is there for whoever is, until somebody makes a token.
+/// As in pmcp: on loopback the gateway is open until the first token is created.
 #[test]
-fn without_any_token_anybody_on_this_machine_reaches_the_servers() {
-    let street = Street::with_a_house();
-    let mut command = under_the_other_name(&street);
-    let server = Server::of(command.args(["--port", "0"]));
-    let anybody = Session::open(&server, None);
+fn without_any_token_local_clients_reach_the_servers() {
+    let street = GatewayFixture::with_echo_server();
+    let mut command = pmcp_command(&street);
+    let server = ServerProcess::spawn(command.args(["--port", "0"]));
+    let anybody = LegacyHttpSession::open(&server, None);
     let counted = anybody.invoke("house::count", &json!({}));
     assert_eq!(
         counted["structuredContent"]["result"]["count"], 1,
         "{counted}"
     );
-    let token = street.token("laptop");
-    assert_eq!(server.post(initialize()).status, 401);
-    assert_eq!(server.post(initialize().bearer(&token)).status, 200);
+    let token = street.create_token("laptop");
+    assert_eq!(server.fetch(initialize_request()).status, 401);
+    assert_eq!(
+        server.fetch(initialize_request().bearer(&token)).status,
+        200
+    );
 }
 
 #[test]
-fn who_reaches_the_servers_is_as_it_was_said_and_is_told() {
-    let street = Street::with_a_house();
+fn the_open_to_setting_is_applied_and_reported() {
+    let street = GatewayFixture::with_echo_server();
     let said = ["--set", "gateway.open_to=tokens"];
-    let server = street.listening(&said);
-    let nobody = Session::open(&server, None);
+    let server = street.http_server(&said);
+    let nobody = LegacyHttpSession::open(&server, None);
     let listed = nobody.request("tools/list", json!({}));
     assert!(
         !listed.to_string().contains("\"gateway.invoke\""),
@@ -203,40 +206,40 @@ fn who_reaches_the_servers_is_as_it_was_said_and_is_told() {
     );
     drop(server);
     let at = ["--transport", "http", "--port", "0"];
-    let told = first_said(&mut street.command(&at), "token");
-    assert!(told.contains("anybody on this machine"), "{told}");
-    let told = first_said(&mut street.command(&[&at[..], &said].concat()), "token");
-    assert!(told.contains("nobody reaches"), "{told}");
+    let told = first_stderr_line(&mut street.command(&at), "token");
+    assert!(told.contains("every client on this machine"), "{told}");
+    let told = first_stderr_line(&mut street.command(&[&at[..], &said].concat()), "token");
+    assert!(told.contains("clients need a token"), "{told}");
 }
 
-/// As in the seed: what is counted is there for whoever watches, whoever that is.
+/// As in the seed: the metrics are public.
 #[test]
 fn health_and_metrics_need_no_token() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut command = street.command(&["--transport", "http", "--port", "0"]);
-    let server = Server::of(command.env("PMCP_AUTH_TOKEN", TOKEN));
-    assert_eq!(server.post(initialize()).status, 401);
+    let server = ServerProcess::spawn(command.env("PMCP_AUTH_TOKEN", TOKEN));
+    assert_eq!(server.fetch(initialize_request()).status, 401);
     for path in ["/health", "/metrics"] {
         assert_eq!(server.get(path).status, 200, "{path}");
     }
 }
 
 #[test]
-fn calls_are_counted_by_tool_for_whoever_may_know_of_it() {
-    let street = Street::with_a_house();
+fn call_counts_by_tool_are_shown_to_authorized_clients() {
+    let street = GatewayFixture::with_echo_server();
     let mut command = street.command(&["--transport", "http", "--port", "0"]);
-    let server = Server::of(command.env("PMCP_AUTH_TOKEN", TOKEN));
-    let session = Session::open(&server, Some(TOKEN));
+    let server = ServerProcess::spawn(command.env("PMCP_AUTH_TOKEN", TOKEN));
+    let session = LegacyHttpSession::open(&server, Some(TOKEN));
     session.invoke("house::count", &json!({}));
     session.invoke("house::count", &json!({}));
     session.invoke("house::add", &json!({}));
     session.invoke("house::made_up", &json!({}));
-    let page = |request: &Request| {
+    let page = |request: &HttpRequest| {
         let mut reply = server.send(request);
         reply.read_all();
         reply.text()
     };
-    let told = page(&Request::new("GET", "/metrics").bearer(TOKEN));
+    let told = page(&HttpRequest::new("GET", "/metrics").bearer(TOKEN));
     for line in [
         r#"rung_gateway_calls_total{server="house",tool="count",outcome="answered"} 2"#,
         r#"rung_gateway_calls_total{server="house",tool="add",outcome="outcome_unknown"} 1"#,
@@ -245,7 +248,7 @@ fn calls_are_counted_by_tool_for_whoever_may_know_of_it() {
         assert!(told.contains(line), "{line}: {told}");
     }
     assert!(!told.contains("made_up"), "nobody makes up a label: {told}");
-    let told = page(&Request::new("GET", "/metrics"));
+    let told = page(&HttpRequest::new("GET", "/metrics"));
     assert!(
         told.contains("rung_requests_total") && !told.contains("house"),
         "{told}"
@@ -253,18 +256,18 @@ fn calls_are_counted_by_tool_for_whoever_may_know_of_it() {
 }
 
 #[test]
-fn the_last_calls_are_told_to_whoever_made_them() {
-    let street = Street::with_a_house();
-    let (alice, bob) = (street.token("alice"), street.token("bob"));
-    let server = street.listening(&[]);
+fn recent_calls_are_shown_to_their_caller() {
+    let street = GatewayFixture::with_echo_server();
+    let (alice, bob) = (street.create_token("alice"), street.create_token("bob"));
+    let server = street.http_server(&[]);
     let (alice, bob) = (
-        Session::open(&server, Some(&alice)),
-        Session::open(&server, Some(&bob)),
+        LegacyHttpSession::open(&server, Some(&alice)),
+        LegacyHttpSession::open(&server, Some(&bob)),
     );
     alice.invoke("house::count", &json!({}));
     alice.invoke("house::add", &json!({}));
     bob.invoke("house::say", &json!({}));
-    let told = |session: &Session<'_>, arguments| {
+    let told = |session: &LegacyHttpSession<'_>, arguments| {
         let health = session.call("gateway.health", &arguments);
         health["structuredContent"].clone()
     };
@@ -285,14 +288,14 @@ fn the_last_calls_are_told_to_whoever_made_them() {
 
 #[test]
 fn a_proxy_may_keep_the_name_that_was_called() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut command = street.command(&["--transport", "http", "--port", "0"]);
     command.args(["--allow-host", "door.example"]).env(
         "PMCP_ALLOWED_ORIGINS",
         "https://a.example, https://b.example",
     );
-    let server = Server::of(&mut command);
-    let by = |name: &str, value: &str| server.post(initialize().with(name, value));
+    let server = ServerProcess::spawn(&mut command);
+    let by = |name: &str, value: &str| server.fetch(initialize_request().with_header(name, value));
     assert_eq!(by("Host", "door.example").status, 200);
     let refused = by("Host", "other.example");
     assert!(
@@ -311,7 +314,7 @@ fn a_proxy_may_keep_the_name_that_was_called() {
 
 #[test]
 fn what_is_exported_wrongly_is_refused() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let empty = street.sandbox.write("token", "\n");
     let empty = empty.to_str().unwrap();
     for (flags, exported) in [
@@ -331,19 +334,19 @@ fn what_is_exported_wrongly_is_refused() {
 }
 
 #[test]
-fn the_flags_of_the_program_whose_place_it_takes_are_taken() {
-    let street = Street::with_a_house();
+fn the_flags_of_pmcp_are_accepted() {
+    let street = GatewayFixture::with_echo_server();
     let version = crate::sandbox::run(Command::new(env!("CARGO_BIN_EXE_rung")).arg("--version"));
     let number = version.stdout.trim().rsplit_once(' ').unwrap().1.to_owned();
-    let mut command = under_the_other_name(&street);
+    let mut command = pmcp_command(&street);
     let told = crate::sandbox::run(command.arg("--version"));
     assert!(told.stdout.contains(&number), "{told:?}");
     let flags = "-q --log-format json --lock-dir . --max-concurrent-spawns 1 --request-timeout 1";
     let flags: Vec<&str> = flags.split(' ').collect();
     let mut client = street.client(&flags);
     let late = client.invoke("house::wait", &json!({}));
-    assert_eq!(error(&late)["code"], "deadline_exceeded", "{late}");
+    assert_eq!(tool_error(&late)["code"], "deadline_exceeded", "{late}");
     let mut loud = street.command(&["--transport", "http", "--port", "0", "--debug"]);
-    let said = first_said(loud.args(["--log-format", "json"]), "listen");
+    let said = first_stderr_line(loud.args(["--log-format", "json"]), "listen");
     assert!(!said.is_empty());
 }

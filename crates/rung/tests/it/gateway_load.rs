@@ -1,18 +1,18 @@
-//! Sixty-four clients at once, all calling one server through the gateway: every answer comes, and is the caller's own.
+//! 64 clients at once, all calling one server through the gateway: every reply arrives, and is the caller's own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::http::{Server, legacy};
+use crate::http::{ServerProcess, legacy_request};
 use crate::sandbox::Sandbox;
 
 const CLIENTS: usize = 64;
-/// What the process may have grown by when it has been at it for a while.
+/// Limit on the memory growth of the process.
 const GROWTH_KB: u64 = 24 << 10;
 
-/// How long; longer where there is time.
+/// The duration of the run; `SOAK_SECONDS` extends it.
 fn duration() -> Duration {
     let seconds = std::env::var("SOAK_SECONDS").ok();
     let seconds = seconds.and_then(|n| n.parse::<u64>().ok());
@@ -28,7 +28,7 @@ fn nothing_is_lost_or_mixed_up_and_memory_stays_flat() {
         json!({"mcpServers": {"own": entry}}).to_string(),
     );
     let config = config.to_string_lossy().into_owned();
-    let server = Server::start(
+    let server = ServerProcess::start(
         &sandbox,
         &["--set", "gateway.open_to=anybody", "--config", &config],
     );
@@ -36,7 +36,7 @@ fn nothing_is_lost_or_mixed_up_and_memory_stays_flat() {
         let arguments = json!({"seconds": 0, "label": label});
         let arguments = json!({"tool_id": "own::slow_compute", "arguments": arguments});
         let params = json!({"name": "gateway.invoke", "arguments": arguments});
-        let reply = server.post(legacy(7, "tools/call", params).session(session));
+        let reply = server.fetch(legacy_request(7, "tools/call", params).session(session));
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply.json()["result"]["content"][0]["text"].clone()
     };

@@ -1,30 +1,34 @@
-//! A client of the modern era at the gateway over HTTP: no session, every request by itself.
+//! A modern client of the gateway over HTTP: no session, every request independent.
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Street, error, handle, until};
-use crate::http::{Event, Reply, Server, modern};
+use crate::gateway::{GatewayFixture, result_handle, tool_error, wait_until};
+use crate::http::{HttpReply, ServerProcess, SseEvent, modern_request};
 
-/// A client, who is nothing but a token.
-struct Caller<'s> {
-    server: &'s Server,
+/// A client identified by its token alone.
+struct ModernClient<'s> {
+    server: &'s ServerProcess,
     token: &'s str,
 }
 
-impl Caller<'_> {
-    fn send(&self, method: &str, params: Value) -> Reply {
-        let request = modern(7, method, params).bearer(self.token);
+impl ModernClient<'_> {
+    fn send(&self, method: &str, params: Value) -> HttpReply {
+        let request = modern_request(7, method, params).bearer(self.token);
         self.server.send(&request)
     }
 
     fn request(&self, method: &str, params: Value) -> Value {
         let reply = self
             .server
-            .post(modern(7, method, params).bearer(self.token));
+            .fetch(modern_request(7, method, params).bearer(self.token));
         assert_eq!(reply.status, 200, "{method}: {}", reply.text());
-        // A call that takes its time is answered on a stream.
+        // A slow call is answered on a stream.
         let answer = if reply.is_stream() {
-            let mut messages = reply.events().iter().map(Event::json).collect::<Vec<_>>();
+            let mut messages = reply
+                .events()
+                .iter()
+                .map(SseEvent::json)
+                .collect::<Vec<_>>();
             messages.pop().expect("an answer")
         } else {
             reply.json()
@@ -49,7 +53,7 @@ impl Caller<'_> {
     }
 }
 
-fn names<'l>(listed: &'l Value, of: &str, name: &str) -> Vec<&'l str> {
+fn item_names<'l>(listed: &'l Value, of: &str, name: &str) -> Vec<&'l str> {
     let items = listed[of].as_array().unwrap().iter();
     items.map(|item| item[name].as_str().unwrap()).collect()
 }
@@ -57,10 +61,10 @@ fn names<'l>(listed: &'l Value, of: &str, name: &str) -> Vec<&'l str> {
 #[test]
 fn a_modern_client_gets_from_discovery_to_the_whole_of_a_long_result() {
     const BYTES: usize = 100_000;
-    let street = Street::with_a_house();
-    let token = street.token("alice");
-    let server = street.listening(&[]);
-    let alice = Caller {
+    let street = GatewayFixture::with_echo_server();
+    let token = street.create_token("alice");
+    let server = street.http_server(&[]);
+    let alice = ModernClient {
         server: &server,
         token: &token,
     };
@@ -68,7 +72,7 @@ fn a_modern_client_gets_from_discovery_to_the_whole_of_a_long_result() {
     let versions = found["supportedVersions"].as_array().unwrap();
     assert!(versions.contains(&json!("2026-07-28")), "{found}");
     let listed = alice.request("tools/list", json!({}));
-    let tools = names(&listed, "tools", "name");
+    let tools = item_names(&listed, "tools", "name");
     assert!(
         tools.contains(&"gateway.invoke") && tools.contains(&"rung.read"),
         "{tools:?}"
@@ -79,7 +83,7 @@ fn a_modern_client_gets_from_discovery_to_the_whole_of_a_long_result() {
         "{counted}"
     );
     let shown = alice.invoke("house::text", &json!({"bytes": BYTES}));
-    let handle = handle(&shown);
+    let handle = result_handle(&shown);
     let mut next = json!({"handle": handle, "path": "content[0].text"});
     let mut read = String::new();
     loop {
@@ -98,43 +102,47 @@ fn a_modern_client_gets_from_discovery_to_the_whole_of_a_long_result() {
     let theirs = alice.request("resources/read", json!({"uri": "house:note"}));
     assert_eq!(theirs["contents"][0]["text"], "what is noted", "{theirs}");
     let prompts = alice.request("prompts/list", json!({}));
-    assert_eq!(names(&prompts, "prompts", "name"), ["house::greet"]);
+    assert_eq!(item_names(&prompts, "prompts", "name"), ["house::greet"]);
     let refused = alice.invoke("house::book", &json!({}));
-    assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
+    assert_eq!(
+        tool_error(&refused)["code"],
+        "invalid_arguments",
+        "{refused}"
+    );
 }
 
-/// Whoever listens hears that there is something new, and finds it: a server that somebody writes down, and a tool that it
-/// has later.
+/// A subscribed client is notified of a server added to the configuration and of a tool the server adds later, and can use
+/// both.
 #[test]
 fn a_modern_client_that_listens_hears_of_new_servers_and_new_tools() {
-    let street = Street::new();
+    let street = GatewayFixture::new();
     street.configure(&json!({}));
-    let token = street.token("alice");
-    let server = street.listening(&["--surface", "direct"]);
-    let alice = Caller {
+    let token = street.create_token("alice");
+    let server = street.http_server(&["--surface", "direct"]);
+    let alice = ModernClient {
         server: &server,
         token: &token,
     };
     let wanted = json!({"notifications": {"toolsListChanged": true}});
     let mut heard = alice.send("subscriptions/listen", wanted);
-    let first = heard.event().unwrap().json();
+    let first = heard.next_event().unwrap().json();
     assert_eq!(
         first["method"], "notifications/subscriptions/acknowledged",
         "{first}"
     );
     let has = |name: &str| {
         let listed = alice.request("tools/list", json!({}));
-        names(&listed, "tools", "name").contains(&name)
+        item_names(&listed, "tools", "name").contains(&name)
     };
     let mut hear_of = |name: &str| {
-        until(&format!("{name} is there"), || {
-            let said = heard.event().expect("the stream goes on").json();
+        wait_until(&format!("{name} is there"), || {
+            let said = heard.next_event().expect("the stream goes on").json();
             assert_eq!(said["method"], "notifications/tools/list_changed", "{said}");
             has(name).then_some(())
         });
     };
     assert!(!has("book"));
-    street.configure(&json!({"house": street.house("house")}));
+    street.configure(&json!({"house": street.echo_server("house")}));
     hear_of("book");
     assert!(!has("harvest"));
     alice.call("grow", &json!({}));
@@ -145,25 +153,25 @@ fn a_modern_client_that_listens_hears_of_new_servers_and_new_tools() {
 
 #[test]
 fn a_modern_client_that_listens_hears_of_resources_when_a_server_is_first_seen() {
-    let street = Street::with_a_house();
-    let token = street.token("alice");
-    let server = street.listening(&[]);
-    let alice = Caller {
+    let street = GatewayFixture::with_echo_server();
+    let token = street.create_token("alice");
+    let server = street.http_server(&[]);
+    let alice = ModernClient {
         server: &server,
         token: &token,
     };
     let wanted = json!({"notifications": {"resourcesListChanged": true}});
     let mut heard = alice.send("subscriptions/listen", wanted);
-    heard.event().expect("it is acknowledged");
+    heard.next_event().expect("it is acknowledged");
     alice.call("gateway.connect_server", &json!({"server_name": "house"}));
-    let said = heard.event().unwrap().json();
+    let said = heard.next_event().unwrap().json();
     assert_eq!(
         said["method"], "notifications/resources/list_changed",
         "{said}"
     );
     let listed = alice.request("resources/list", json!({}));
     assert!(
-        names(&listed, "resources", "uri").contains(&"house:note"),
+        item_names(&listed, "resources", "uri").contains(&"house:note"),
         "{listed}"
     );
 }

@@ -1,34 +1,38 @@
-//! Who sees what: what cannot be listed cannot be found, described, called, started or read either, and an edit of the rules is
-//! taken up by itself or refused.
+//! Access policy: a hidden tool or server cannot be listed, found, described, called, started or read, and an edit of the
+//! policy is applied or refused without a restart.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street, error, handle, text, until};
-use crate::other_servers::is_alive;
+use crate::call_and_inspect::is_alive;
+use crate::gateway::{
+    GatewayClient, GatewayFixture, first_text, result_handle, tool_error, wait_until,
+};
 
-const DENIED: &str = "\
+const DENY_POLICY: &str = "\
 servers: {denylist: [secret]}
 tools: {denylist: ['house::env', 'house::b*']}
 resources: {denylist: ['house::*']}
 prompts: {denylist: ['house::*']}
 ";
 
-/// A street whose policy hides one server wholly and another in part.
-fn street() -> (Street, String) {
-    let street = Street::new();
-    street.configure(&json!({"house": street.house("house"), "secret": street.house("secret")}));
-    let file = street.sandbox.write("policy.yaml", DENIED);
+/// A fixture, and a policy that hides one server wholly and another in part.
+fn policy_fixture() -> (GatewayFixture, String) {
+    let street = GatewayFixture::new();
+    street.configure(
+        &json!({"house": street.echo_server("house"), "secret": street.echo_server("secret")}),
+    );
+    let file = street.sandbox.write("policy.yaml", DENY_POLICY);
     let file = file.to_str().unwrap().to_owned();
     (street, file)
 }
 
-fn connect(client: &mut Client, server: &str) -> Value {
+fn connect_server(client: &mut GatewayClient, server: &str) -> Value {
     client.call("gateway.connect_server", &json!({"server_name": server}))
 }
 
-fn found(client: &mut Client, query: &str) -> Vec<String> {
+fn find_tool_ids(client: &mut GatewayClient, query: &str) -> Vec<String> {
     let found = client.call(
         "gateway.catalog_search",
         &json!({"query": query, "limit": 100}),
@@ -43,26 +47,26 @@ fn found(client: &mut Client, query: &str) -> Vec<String> {
     ids.collect()
 }
 
-/// A denied tool is absent. A denied server is named with its reason to the local process, and used in no way.
+/// A denied tool is absent. A denied server is named with its reason to the local process, and cannot be used.
 #[test]
 fn what_is_denied_is_used_in_no_way() {
-    let (street, policy) = street();
-    // It is known from before the policy was there.
+    let (street, policy) = policy_fixture();
+    // The servers are in the catalog from before the policy.
     let mut before = street.client(&[]);
     for server in ["house", "secret"] {
-        assert_ne!(connect(&mut before, server)["isError"], true);
+        assert_ne!(connect_server(&mut before, server)["isError"], true);
     }
     assert_eq!(before.stdio.finish().0, 0);
-    let starts = street.starts("secret");
+    let starts = street.start_count("secret");
     let mut client = street.client(&["--policy", &policy]);
-    connect(&mut client, "house");
-    let all = found(&mut client, "");
+    connect_server(&mut client, "house");
+    let all = find_tool_ids(&mut client, "");
     assert!(all.contains(&"house::count".to_owned()), "{all:?}");
     for hidden in ["house::env", "house::book", "secret::count"] {
         assert!(!all.contains(&hidden.to_owned()), "{hidden}: {all:?}");
     }
     assert!(
-        found(&mut client, "hotel room")
+        find_tool_ids(&mut client, "hotel room")
             .iter()
             .all(|id| id != "house::book")
     );
@@ -70,11 +74,11 @@ fn what_is_denied_is_used_in_no_way() {
         let nothing = format!("house::nothing{}", id.len());
         for tool in ["gateway.describe", "gateway.invoke"] {
             let denied = client.call(tool, &json!({"tool_id": id}));
-            let denied = error(&denied);
+            let denied = tool_error(&denied);
             let absent = client.call(tool, &json!({"tool_id": nothing}));
             assert_eq!(
                 denied["code"],
-                error(&absent)["code"],
+                tool_error(&absent)["code"],
                 "{tool} {id}: {denied}"
             );
             let others = denied.to_string().replace(id, "");
@@ -140,15 +144,18 @@ fn what_is_denied_is_used_in_no_way() {
         let got = client.request("prompts/get", &json!({"name": name}));
         assert!(got.get("error").is_some(), "{name}: {got}");
     }
-    assert_eq!(street.starts("secret"), starts, "nobody started it");
+    assert_eq!(street.start_count("secret"), starts, "nobody started it");
     assert_eq!(
-        (street.times("house", "env"), street.times("house", "read")),
+        (
+            street.trace_count("house", "env"),
+            street.trace_count("house", "read")
+        ),
         (0, 0)
     );
 }
 
 fn assert_denied(reply: &Value) {
-    let denied = error(reply);
+    let denied = tool_error(reply);
     assert_eq!(denied["code"], "source_unavailable", "{denied}");
     let message = denied["message"].as_str().unwrap();
     assert!(
@@ -158,12 +165,12 @@ fn assert_denied(reply: &Value) {
 }
 
 #[test]
-fn why_something_is_there_or_not_is_told_to_the_operator() {
-    let (street, policy) = street();
-    let config = street.file();
+fn gateway_why_explains_access_to_the_operator() {
+    let (street, policy) = policy_fixture();
+    let config = street.config_file();
     let config = config.to_str().unwrap();
     let why = |id: &str| {
-        street.sandbox.ok(&[
+        street.sandbox.run_ok(&[
             "gateway", "why", id, "--config", config, "--policy", &policy,
         ])
     };
@@ -182,7 +189,7 @@ fn why_something_is_there_or_not_is_told_to_the_operator() {
         "{}",
         why("house::count")
     );
-    let told = street.sandbox.ok(&[
+    let told = street.sandbox.run_ok(&[
         "gateway",
         "why",
         "house::book",
@@ -196,10 +203,10 @@ fn why_something_is_there_or_not_is_told_to_the_operator() {
     assert_eq!(told["allowed"], false, "{told}");
 }
 
-/// What is hidden by any rule is not told to be allowed.
+/// A tool or server that any rule hides is never reported as allowed.
 #[test]
-fn why_is_told_of_whatever_a_policy_hides() {
-    let street = Street::with_a_house();
+fn gateway_why_covers_everything_a_policy_hides() {
+    let street = GatewayFixture::with_echo_server();
     let policy = "\
 gateway_tools: {denylist: [gateway.refresh]}
 resources: {denylist: ['house::house:n*']}
@@ -209,20 +216,20 @@ limits: {max_tools_per_server: 1}
     let policy = street.sandbox.write("policy.yaml", policy);
     let flags = ["--policy", policy.to_str().unwrap()];
     let mut client = street.client(&flags);
-    connect(&mut client, "house");
-    let shown = found(&mut client, "");
+    connect_server(&mut client, "house");
+    let shown = find_tool_ids(&mut client, "");
     let [shown] = shown.as_slice() else {
         panic!("{shown:?}")
     };
     let hidden = ["house::count", "house::say"];
     let hidden = hidden.into_iter().find(|id| id != shown).unwrap();
-    let reader = street.sandbox.ok(&["token", "new", "reader"]);
+    let reader = street.sandbox.run_ok(&["token", "new", "reader"]);
     assert!(!reader.is_empty());
-    let config = street.file();
+    let config = street.config_file();
     let config = ["--config", config.to_str().unwrap(), "--json"];
     let why = |asked: &[&str]| {
         let all = [&["gateway", "why"][..], asked, &flags, &config].concat();
-        let told: Value = serde_json::from_str(&street.sandbox.ok(&all)).unwrap();
+        let told: Value = serde_json::from_str(&street.sandbox.run_ok(&all)).unwrap();
         (
             told["allowed"].as_bool().unwrap(),
             told["why"].as_str().unwrap().to_owned(),
@@ -247,36 +254,38 @@ limits: {max_tools_per_server: 1}
 
 #[test]
 fn an_edited_policy_is_taken_up_and_a_broken_one_is_refused() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let file = street
         .sandbox
         .write("policy.yaml", "tools: {denylist: ['house::env']}");
     let mut client = street.client(&["--policy", file.to_str().unwrap()]);
-    connect(&mut client, "house");
-    assert!(!found(&mut client, "").contains(&"house::env".to_owned()));
+    connect_server(&mut client, "house");
+    assert!(!find_tool_ids(&mut client, "").contains(&"house::env".to_owned()));
     street
         .sandbox
         .write("policy.yaml", "tools: {denylist: ['house::say']}");
-    until("the edit is taken up", || {
-        let all = found(&mut client, "");
+    wait_until("the edit is taken up", || {
+        let all = find_tool_ids(&mut client, "");
         (all.contains(&"house::env".to_owned()) && !all.contains(&"house::say".to_owned()))
             .then_some(())
     });
     for broken in ["tools: {denylst: [a]}", "tools: [", ""] {
         street.sandbox.write("policy.yaml", broken);
-        let problem = until("it is told that the edit is refused", || {
+        let problem = wait_until("it is told that the edit is refused", || {
             let health = client.call("gateway.health", &json!({}));
             let problems = health["structuredContent"]["problems"].to_string();
-            problems.contains("from before holds").then_some(problems)
+            problems
+                .contains("the previous policy applies")
+                .then_some(problems)
         });
         assert!(problem.contains("policy.yaml"), "{problem}");
-        assert!(!found(&mut client, "").contains(&"house::say".to_owned()));
+        assert!(!find_tool_ids(&mut client, "").contains(&"house::say".to_owned()));
         let denied = client.invoke("house::say", &json!({}));
-        assert_eq!(error(&denied)["code"], "unknown_tool");
+        assert_eq!(tool_error(&denied)["code"], "unknown_tool");
     }
     street.sandbox.write("policy.yaml", "{}");
-    until("the mended one is taken up", || {
-        found(&mut client, "")
+    wait_until("the mended one is taken up", || {
+        find_tool_ids(&mut client, "")
             .contains(&"house::say".to_owned())
             .then_some(())
     });
@@ -286,12 +295,16 @@ fn an_edited_policy_is_taken_up_and_a_broken_one_is_refused() {
         Value::Null,
         "{health}"
     );
-    assert_eq!(street.starts("house"), 1, "nothing was started anew for it");
+    assert_eq!(
+        street.start_count("house"),
+        1,
+        "nothing was started anew for it"
+    );
 }
 
 #[test]
 fn a_broken_policy_keeps_the_gateway_from_starting() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let file = street.sandbox.write("policy.yaml", "tools: {denylst: [a]}");
     let ran = crate::sandbox::run(
         street
@@ -304,42 +317,48 @@ fn a_broken_policy_keeps_the_gateway_from_starting() {
 
 #[test]
 fn an_edited_configuration_is_taken_up_server_by_server() {
-    let street = Street::new();
-    street.configure(&json!({"house": street.house("house"), "old": street.house("old")}));
+    let street = GatewayFixture::new();
+    street.configure(
+        &json!({"house": street.echo_server("house"), "old": street.echo_server("old")}),
+    );
     let mut client = street.client(&[]);
     client.invoke("house::count", &json!({}));
     client.invoke("old::count", &json!({}));
-    let waiting = client.begin_invoke("old::wait", &json!({}));
-    street.wait_for("old", "wait", 1);
-    street.configure(&json!({"house": street.house("house"), "new": street.house("new")}));
-    until("the new server is there", || {
+    let waiting = client.send_invoke("old::wait", &json!({}));
+    street.wait_for_trace("old", "wait", 1);
+    street.configure(
+        &json!({"house": street.echo_server("house"), "new": street.echo_server("new")}),
+    );
+    wait_until("the new server is there", || {
         let all = client.call("gateway.health", &json!({"all": true}));
         all.to_string().contains("\"new\"").then_some(())
     });
     let gone = client.invoke("old::count", &json!({}));
-    assert_eq!(error(&gone)["code"], "unknown_tool", "{gone}");
+    assert_eq!(tool_error(&gone)["code"], "unknown_tool", "{gone}");
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(
         counted["structuredContent"]["result"]["count"], 2,
         "it is the same one"
     );
     assert_eq!(
-        text(&client.invoke("new::release", &json!({}))),
+        first_text(&client.invoke("new::release", &json!({}))),
         "all are released"
     );
-    // What was under way there goes on, until it is ended.
+    // The active call there continues until it is cancelled.
     let listed = client.call("gateway.list_pending", &json!({}));
-    let [request] = crate::gateway::pending(&listed).try_into().unwrap();
+    let [request] = crate::gateway::pending_request_ids(&listed)
+        .try_into()
+        .unwrap();
     let request: String = request;
     client.call(
         "gateway.cancel",
         &json!({"request_id": request, "force": true}),
     );
-    let ended = client.answer(waiting);
-    assert_eq!(error(&ended["result"])["code"], "call_cancelled");
-    // A file that cannot be read changes nothing.
+    let ended = client.wait_for_reply(waiting);
+    assert_eq!(tool_error(&ended["result"])["code"], "call_cancelled");
+    // An invalid file changes nothing.
     street.sandbox.write("servers.json", "{\"mcpServers\": {");
-    until("it is told that the file is broken", || {
+    wait_until("it is told that the file is broken", || {
         let health = client.call("gateway.health", &json!({}));
         health["structuredContent"]["problems"]
             .to_string()
@@ -350,11 +369,12 @@ fn an_edited_configuration_is_taken_up_server_by_server() {
     assert_eq!(counted["structuredContent"]["result"]["count"], 3);
 }
 
-/// When one is started is no part of what it is.
+/// The start mode is not part of a server's identity.
 #[test]
 fn a_server_that_is_to_start_by_itself_from_now_on_does_and_one_that_runs_goes_on() {
-    let street = Street::new();
-    let servers = json!({"house": street.house("house"), "other": street.house("other")});
+    let street = GatewayFixture::new();
+    let servers =
+        json!({"house": street.echo_server("house"), "other": street.echo_server("other")});
     let write = |start: Value| {
         let file = json!({"mcpServers": servers, "autoStart": start});
         street.sandbox.write("servers.json", file.to_string());
@@ -363,7 +383,7 @@ fn a_server_that_is_to_start_by_itself_from_now_on_does_and_one_that_runs_goes_o
     let mut client = street.client(&[]);
     client.invoke("house::count", &json!({}));
     write(json!(["house", "other"]));
-    street.wait_for("other", "notifications/initialized", 1);
+    street.wait_for_trace("other", "notifications/initialized", 1);
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(counted["structuredContent"]["result"]["count"], 2);
     let mut start = |server: &str| {
@@ -375,25 +395,28 @@ fn a_server_that_is_to_start_by_itself_from_now_on_does_and_one_that_runs_goes_o
         (json!("eager"), json!("eager"))
     );
     write(json!(["other"]));
-    until("it is told", || (start("house") == "lazy").then_some(()));
-    assert_eq!((street.starts("house"), street.starts("other")), (1, 1));
+    wait_until("it is told", || (start("house") == "lazy").then_some(()));
+    assert_eq!(
+        (street.start_count("house"), street.start_count("other")),
+        (1, 1)
+    );
 }
 
 #[test]
 fn secrets_are_masked_before_anything_is_cut() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let file = street.sandbox.write(
         "policy.yaml",
         "redaction: {patterns: ['key-[0-9]+']}\nlimits: {max_output_bytes: 4000}",
     );
     let mut client = street.client(&["--policy", file.to_str().unwrap()]);
     let said = client.invoke("house::say", &json!({"text": "a key-123456 here"}));
-    assert_eq!(text(&said), "a [REDACTED] here", "{said}");
-    // Wherever a cut falls, no part of one is left.
+    assert_eq!(first_text(&said), "a [REDACTED] here", "{said}");
+    // No part of a secret survives, wherever the text is cut.
     let long = "key-9999999999999999999999 ".repeat(4_000);
     let said = client.invoke("house::say", &json!({"text": long}));
     assert!(!said.to_string().contains("key-"), "{said}");
-    let kept = String::from_utf8(street.sandbox.export(handle(&said))).unwrap();
+    let kept = String::from_utf8(street.sandbox.export_result(result_handle(&said))).unwrap();
     assert!(
         kept.contains("[REDACTED]") && !kept.contains("key-9"),
         "what is kept is masked, too"
@@ -404,8 +427,8 @@ fn secrets_are_masked_before_anything_is_cut() {
 
 #[test]
 fn values_of_the_configuration_never_come_back() {
-    let street = Street::new();
-    let mut house = street.house("house");
+    let street = GatewayFixture::new();
+    let mut house = street.echo_server("house");
     house["env"]["API_TOKEN"] = "hunter2-hunter2".into();
     house["env"]["FROM_OUTSIDE_KEY"] = "${OUTSIDE}".into();
     street.configure(&json!({
@@ -414,11 +437,12 @@ fn values_of_the_configuration_never_come_back() {
     }));
     let mut command = street.command(&[]);
     command.env("OUTSIDE", "correct-horse-battery");
-    let mut client = Client::open(crate::stdio::Stdio::of(&mut command), &json!({}));
+    let mut client =
+        GatewayClient::open(crate::stdio::StdioClient::spawn(&mut command), &json!({}));
     let mut said = String::new();
     for name in ["API_TOKEN", "FROM_OUTSIDE_KEY"] {
         let told = client.invoke("house::env", &json!({"name": name}));
-        assert_eq!(text(&told), "[REDACTED]", "{told}");
+        assert_eq!(first_text(&told), "[REDACTED]", "{told}");
         said += &told.to_string();
     }
     said += &client.invoke("away::a", &json!({})).to_string();
@@ -431,8 +455,8 @@ fn values_of_the_configuration_never_come_back() {
     ] {
         said += &client.call(tool, &arguments).to_string();
     }
-    let config = street.file();
-    said += &street.sandbox.ok(&[
+    let config = street.config_file();
+    said += &street.sandbox.run_ok(&[
         "gateway",
         "status",
         "--json",
@@ -446,27 +470,29 @@ fn values_of_the_configuration_never_come_back() {
 
 #[test]
 fn an_allowlist_lets_nothing_else_through() {
-    let street = Street::new();
-    street.configure(&json!({"house": street.house("house"), "other": street.house("other")}));
+    let street = GatewayFixture::new();
+    street.configure(
+        &json!({"house": street.echo_server("house"), "other": street.echo_server("other")}),
+    );
     let policy = "servers: {allowlist: [house]}\ntools: {allowlist: ['house::c*', 'house::say'], denylist: ['*::say']}\n";
     let file = street.sandbox.write("policy.yaml", policy);
     let mut client = street.client(&["--policy", file.to_str().unwrap()]);
-    connect(&mut client, "house");
-    assert_eq!(found(&mut client, ""), ["house::count"]);
+    connect_server(&mut client, "house");
+    assert_eq!(find_tool_ids(&mut client, ""), ["house::count"]);
     for (id, code) in [
         ("house::say", "unknown_tool"),
         ("house::env", "unknown_tool"),
         ("other::count", "source_unavailable"),
     ] {
         let denied = client.invoke(id, &json!({}));
-        assert_eq!(error(&denied)["code"], code, "{id}: {denied}");
+        assert_eq!(tool_error(&denied)["code"], code, "{id}: {denied}");
     }
-    assert_eq!(street.starts("other"), 0);
+    assert_eq!(street.start_count("other"), 0);
 }
 
 #[test]
 fn a_policy_takes_tools_of_the_gateway_itself_away() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let policy = "gateway_tools: {denylist: ['gateway.re*']}";
     let file = street.sandbox.write("policy.yaml", policy);
     let mut client = street.client(&["--policy", file.to_str().unwrap()]);
@@ -479,14 +505,15 @@ fn a_policy_takes_tools_of_the_gateway_itself_away() {
         denied["error"]["code"], nothing["error"]["code"],
         "{denied}"
     );
-    assert_eq!(street.starts("house"), 0);
+    assert_eq!(street.start_count("house"), 0);
 }
 
-/// A server that is nobody's is not started for nobody, and does not go on.
+/// A denied server is neither started nor kept running.
 #[test]
 fn what_is_denied_does_not_run() {
-    let street = Street::new();
-    let servers = json!({"house": street.house("house"), "secret": street.house("secret")});
+    let street = GatewayFixture::new();
+    let servers =
+        json!({"house": street.echo_server("house"), "secret": street.echo_server("secret")});
     let file = json!({"mcpServers": servers, "autoStart": ["house", "secret"]});
     street.sandbox.write("servers.json", file.to_string());
     let policy = street
@@ -494,35 +521,38 @@ fn what_is_denied_does_not_run() {
         .write("policy.yaml", "servers: {denylist: [secret]}");
     let policy = policy.to_str().unwrap();
     let _client = street.client(&["--policy", policy]);
-    street.wait_for("house", "notifications/initialized", 1);
-    let config = street.file();
+    street.wait_for_trace("house", "notifications/initialized", 1);
+    let config = street.config_file();
     let config = config.to_str().unwrap();
     let files = ["--config", config, "--policy", policy];
     let told = street
         .sandbox
-        .ok(&[&["gateway", "status"][..], &files].concat());
+        .run_ok(&[&["gateway", "status"][..], &files].concat());
     assert!(told.contains("servers.denylist"), "{told}");
     let told = street
         .sandbox
-        .ok(&[&["gateway", "status", "--json"][..], &files].concat());
+        .run_ok(&[&["gateway", "status", "--json"][..], &files].concat());
     assert!(told.contains("\"policy_denied\""), "{told}");
-    assert_eq!(street.starts("secret"), 0);
-    // It may be started from now on, and the other no longer be there.
-    let running = pid(&street, "house");
+    assert_eq!(street.start_count("secret"), 0);
+    // The policy changes: this server may start now, and the other must end.
+    let running = process_dir(&street, "house");
     street
         .sandbox
         .write("policy.yaml", "servers: {denylist: [house]}");
-    street.wait_for("secret", "notifications/initialized", 1);
-    until("the one that is denied now has ended", || {
+    street.wait_for_trace("secret", "notifications/initialized", 1);
+    wait_until("the one that is denied now has ended", || {
         (!is_alive(&running)).then_some(())
     });
     street.sandbox.write("policy.yaml", "{}");
-    street.wait_for("house", "notifications/initialized", 2);
-    assert_eq!((street.starts("house"), street.starts("secret")), (2, 1));
+    street.wait_for_trace("house", "notifications/initialized", 2);
+    assert_eq!(
+        (street.start_count("house"), street.start_count("secret")),
+        (2, 1)
+    );
 }
 
-/// The process that a house is.
-fn pid(street: &Street, name: &str) -> PathBuf {
+/// The `/proc` folder of the server's process.
+fn process_dir(street: &GatewayFixture, name: &str) -> PathBuf {
     let trace = street.trace(name);
     let pid = trace.iter().find_map(|line| line.strip_prefix("started "));
     Path::new("/proc").join(pid.unwrap())

@@ -1,15 +1,15 @@
-//! A registry of servers: fetched as a whole, searched here, and never waited for.
+//! The server registry: downloaded as a whole, searched locally, and never waited for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::agents::fake::{Asked, Provider, answer};
-use crate::gateway::{Client, Street, until};
-use crate::stdio::Stdio;
+use crate::agents::fake_provider::{FakeProvider, RecordedRequest, write_response};
+use crate::gateway::{GatewayClient, GatewayFixture, wait_until};
+use crate::stdio::StdioClient;
 
-fn published(name: &str, description: &str, package: &str) -> Value {
+fn registry_entry(name: &str, description: &str, package: &str) -> Value {
     json!({
         "server": {"name": format!("io.github.somebody/{name}"), "description": description, "version": "1.2.0", "packages": [{
             "registryType": "npm", "identifier": package, "version": "1.2.0", "transport": {"type": "stdio"},
@@ -18,10 +18,10 @@ fn published(name: &str, description: &str, package: &str) -> Value {
     })
 }
 
-/// A registry of two pages.
-fn pages(asked: &Asked) -> (u16, Value) {
-    if asked.names("cursor") {
-        let one = published(
+/// A registry with two pages.
+fn registry_response(asked: &RecordedRequest) -> (u16, Value) {
+    if asked.has_param_named("cursor") {
+        let one = registry_entry(
             "weather",
             "Weather forecasts for any city",
             "@somebody/weather",
@@ -31,7 +31,7 @@ fn pages(asked: &Asked) -> (u16, Value) {
             json!({"servers": [7, {}, one], "metadata": {"count": 3}}),
         );
     }
-    let one = published(
+    let one = registry_entry(
         "recipes",
         "Finds recipes by what is in the fridge",
         "@somebody/recipes",
@@ -42,21 +42,21 @@ fn pages(asked: &Asked) -> (u16, Value) {
     )
 }
 
-fn client(street: &Street, registry: &str, flags: &[&str]) -> Client {
+fn start_client(street: &GatewayFixture, registry: &str, flags: &[&str]) -> GatewayClient {
     let mut command = street.command(flags);
     command.env("RUNG_GATEWAY_REGISTRY", format!("http://{registry}"));
-    Client::open(Stdio::of(&mut command), &json!({}))
+    GatewayClient::open(StdioClient::spawn(&mut command), &json!({}))
 }
 
 const QUERY: &str = "weather forecast for a city";
 
-fn search(client: &mut Client) -> Value {
+fn search(client: &mut GatewayClient) -> Value {
     let found = client.call("gateway.catalog_search", &json!({"query": QUERY}));
     found["structuredContent"].clone()
 }
 
-fn candidates(client: &mut Client) -> Value {
-    until("the registry is known", || {
+fn wait_for_candidates(client: &mut GatewayClient) -> Value {
+    wait_until("the registry is known", || {
         let found = search(client);
         let candidates = found.get("registry_candidates").cloned();
         candidates.filter(|one| one[0]["package"] == "npm:@somebody/weather")
@@ -64,11 +64,11 @@ fn candidates(client: &mut Client) -> Value {
 }
 
 #[test]
-fn what_others_publish_is_found_here_and_asked_of_nobody() {
-    let street = Street::with_a_house();
-    let registry = Provider::of(pages);
-    let mut first = client(&street, &registry.address, &[]);
-    let found = candidates(&mut first);
+fn published_servers_are_found_locally_and_queries_are_not_sent() {
+    let street = GatewayFixture::with_echo_server();
+    let registry = FakeProvider::with_json(registry_response);
+    let mut first = start_client(&street, &registry.address, &[]);
+    let found = wait_for_candidates(&mut first);
     assert_eq!(found.as_array().unwrap().len(), 1, "{found}");
     let one = &found[0];
     assert_eq!(one["name"], "io.github.somebody/weather", "{found}");
@@ -79,51 +79,54 @@ fn what_others_publish_is_found_here_and_asked_of_nobody() {
         one["entry"],
         json!({"command": "npx", "args": ["-y", "@somebody/weather@1.2.0"], "env": {"WEATHER_KEY": "${MCP_WEATHER_WEATHER_KEY}"}}),
     );
-    let asked = registry.asked();
+    let asked = registry.requests();
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(
         asked.iter().all(|one| one.path() == "/v0.1/servers"),
         "{asked:?}"
     );
-    assert!(asked[1].has("cursor", "next page & more"), "{asked:?}");
+    assert!(
+        asked[1].has_param("cursor", "next page & more"),
+        "{asked:?}"
+    );
     let said = format!("{asked:?}").to_lowercase();
     assert!(
         !said.contains("weather") && !said.contains("city"),
         "{said}"
     );
     drop(first);
-    // The next one has it on disk.
-    let mut second = client(&street, &registry.address, &[]);
-    candidates(&mut second);
-    assert_eq!(registry.asked().len(), 2);
-    // What is here, or kept out, is not proposed.
-    let mut entries = json!({"house": street.house("house")});
+    // The next gateway reads it from disk.
+    let mut second = start_client(&street, &registry.address, &[]);
+    wait_for_candidates(&mut second);
+    assert_eq!(registry.requests().len(), 2);
+    // Configured or denied servers are not suggested.
+    let mut entries = json!({"house": street.echo_server("house")});
     entries["forecast"] = one["entry"].clone();
     street.configure(&entries);
-    let gone = |client: &mut Client| {
-        until("it is not proposed", || {
+    let gone = |client: &mut GatewayClient| {
+        wait_until("it is not proposed", || {
             let found = search(client);
             found.get("registry_candidates").is_none().then_some(())
         });
     };
     gone(&mut second);
-    street.configure(&json!({"house": street.house("house")}));
+    street.configure(&json!({"house": street.echo_server("house")}));
     let policy = street
         .sandbox
         .write("policy.yaml", "packages: {denylist: ['@somebody/*']}");
-    let mut third = client(
+    let mut third = start_client(
         &street,
         &registry.address,
         &["--policy", policy.to_str().unwrap()],
     );
-    // It is on disk and at hand by the time that a server has been started.
+    // The index is loaded from disk by the time a server has started.
     third.invoke("house::count", &json!({}));
     gone(&mut third);
 }
 
 #[test]
-fn nobody_is_asked_unless_the_user_says_so() {
-    let street = Street::with_a_house();
+fn the_registry_is_off_by_default() {
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let found = search(&mut client);
     assert!(found.get("registry_candidates").is_none(), "{found}");
@@ -148,11 +151,11 @@ fn nobody_is_asked_unless_the_user_says_so() {
 }
 
 #[test]
-fn a_registry_that_lies_or_fails_is_told_of_and_holds_up_nobody() {
-    type Says = fn(&Asked) -> (u16, Value);
+fn a_registry_that_lies_or_fails_is_reported_and_delays_no_search() {
+    type Says = fn(&RecordedRequest) -> (u16, Value);
     let endless: Says = |asked| {
         let page = asked
-            .pairs()
+            .query_pairs()
             .iter()
             .find(|(name, _)| name == "cursor")
             .map_or(0, |(_, page)| page.parse().unwrap());
@@ -172,19 +175,19 @@ fn a_registry_that_lies_or_fails_is_told_of_and_holds_up_nobody() {
     let refuses: Says = |_| (503, json!({}));
     for (says, why) in [
         (endless, "pages"),
-        (stuck, "leads back"),
+        (stuck, "repeats a cursor"),
         (huge, "bytes"),
-        (wrong, "no list of servers"),
+        (wrong, "not a list of servers"),
         (refuses, "503"),
     ] {
-        let street = Street::with_a_house();
-        let registry = Provider::of(says);
-        let mut client = client(&street, &registry.address, &[]);
+        let street = GatewayFixture::with_echo_server();
+        let registry = FakeProvider::with_json(says);
+        let mut client = start_client(&street, &registry.address, &[]);
         search(&mut client);
-        let hint = until("it is told of", || {
+        let hint = wait_until("it is told of", || {
             let found = search(&mut client);
             let hint = found["hint"].as_str().unwrap_or_default().to_owned();
-            hint.contains("could not be read").then_some(hint)
+            hint.contains("cannot be read").then_some(hint)
         });
         assert!(hint.contains(why), "{why}: {hint}");
         let health = client.call("gateway.health", &json!({}));
@@ -197,15 +200,15 @@ fn a_registry_that_lies_or_fails_is_told_of_and_holds_up_nobody() {
 
 #[test]
 fn a_registry_that_is_gone_or_silent_leaves_what_was_known() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let silent = Arc::new(AtomicBool::new(false));
     let hushed = silent.clone();
-    let registry = Provider::raw(move |asked, stream| {
+    let registry = FakeProvider::with_responder(move |asked, stream| {
         if hushed.load(Ordering::Acquire) {
             std::thread::sleep(std::time::Duration::from_hours(1));
         }
-        let (status, body) = pages(asked);
-        answer(
+        let (status, body) = registry_response(asked);
+        write_response(
             stream,
             status,
             "application/json",
@@ -213,19 +216,20 @@ fn a_registry_that_is_gone_or_silent_leaves_what_was_known() {
             body.to_string().as_bytes(),
         );
     });
-    let mut first = client(&street, &registry.address, &[]);
-    candidates(&mut first);
+    let mut first = start_client(&street, &registry.address, &[]);
+    wait_for_candidates(&mut first);
     drop(first);
     silent.store(true, Ordering::Release);
-    let mut second = client(&street, &registry.address, &[]);
-    candidates(&mut second);
-    // Another one, of which nothing is known and which says nothing, is waited for by nobody.
-    let other = Provider::raw(|_, _| std::thread::sleep(std::time::Duration::from_hours(1)));
-    let mut third = client(&street, &other.address, &[]);
+    let mut second = start_client(&street, &registry.address, &[]);
+    wait_for_candidates(&mut second);
+    // A new registry that does not respond delays no search.
+    let other =
+        FakeProvider::with_responder(|_, _| std::thread::sleep(std::time::Duration::from_hours(1)));
+    let mut third = start_client(&street, &other.address, &[]);
     let found = search(&mut third);
     assert!(found.get("registry_candidates").is_none(), "{found}");
     let hint = found["hint"].as_str().unwrap();
-    assert!(hint.contains("registry is being read"), "{found}");
+    assert!(hint.contains("registry is loading"), "{found}");
     let counted = third.invoke("house::count", &json!({}));
     assert_ne!(counted["isError"], true, "{counted}");
 }

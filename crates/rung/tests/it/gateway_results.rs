@@ -1,32 +1,32 @@
-//! Results that are too long to send: a preview within every limit, and the whole of it to be read.
+//! Results that are too long for a reply: a preview within every limit, and the whole to be read.
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street, error, handle, text};
+use crate::gateway::{GatewayClient, GatewayFixture, first_text, result_handle, tool_error};
 
 const BYTES: usize = 2 << 20;
 
-/// What the server says when it is asked for so many bytes.
+/// The text the echo server returns for this number of bytes.
 fn long_text(bytes: usize) -> String {
     let mut text = "0123456789abcdef".repeat(bytes / 16 + 1);
     text.truncate(bytes);
     text
 }
 
-fn tokens(text: &str) -> usize {
+fn count_tokens(text: &str) -> usize {
     bpe_openai::o200k_base().count(text)
 }
 
-/// The result of a call, as it came.
-fn invoke_raw(client: &mut Client, arguments: &Value) -> (usize, Value) {
-    let id = client.begin("gateway.invoke", arguments);
-    let answer = client.answer(id);
+/// Invokes a tool. Returns the size of the whole message and the result.
+fn invoke_raw(client: &mut GatewayClient, arguments: &Value) -> (usize, Value) {
+    let id = client.send_call("gateway.invoke", arguments);
+    let answer = client.wait_for_reply(id);
     (answer.to_string().len(), answer["result"].clone())
 }
 
-/// The arguments of the next call that a preview names in its text.
+/// The arguments of the continuation call that a preview names in its text.
 fn next_call(result: &Value) -> Value {
-    let text = text(result);
+    let text = first_text(result);
     let next = text.split_once("or continue with ").map(|(_, next)| next);
     let next = next.unwrap_or_else(|| panic!("no next call: {text:.300}"));
     let mut values = serde_json::Deserializer::from_str(next).into_iter::<Value>();
@@ -35,23 +35,23 @@ fn next_call(result: &Value) -> Value {
 
 #[test]
 fn a_long_text_is_shown_within_both_limits_and_read_byte_for_byte() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let (bytes, shown) = invoke_raw(
         &mut client,
         &json!({"tool_id": "house::text", "arguments": {"bytes": BYTES}}),
     );
     assert!(bytes <= 50_000, "{bytes} bytes");
-    let cost = tokens(&shown.to_string());
+    let cost = count_tokens(&shown.to_string());
     assert!((500..=4_000).contains(&cost), "{cost} tokens");
-    // A client that is given structured content shows its model nothing else.
+    // Clients that receive structured content hide the text from their model, so there is none.
     assert_eq!(shown["structuredContent"], Value::Null, "{shown}");
     assert_eq!(shown["_meta"]["rung/call"]["tool_id"], "house::text");
     assert!(
-        text(&shown).contains(&long_text(1_000)),
+        first_text(&shown).contains(&long_text(1_000)),
         "it is shown in part"
     );
-    let mut next = json!({"handle": handle(&shown), "path": "content[0].text"});
+    let mut next = json!({"handle": result_handle(&shown), "path": "content[0].text"});
     let mut read = String::new();
     loop {
         let part = client.call("rung.read", &next);
@@ -59,64 +59,66 @@ fn a_long_text_is_shown_within_both_limits_and_read_byte_for_byte() {
         read.push_str(part["text"].as_str().unwrap_or_else(|| panic!("{part}")));
         match part["next_cursor"].as_str() {
             Some(cursor) => {
-                next = json!({"handle": handle(&shown), "cursor": cursor, "limit_chars": 16_384});
+                next = json!({"handle": result_handle(&shown), "cursor": cursor, "limit_chars": 16_384});
             }
             None => break,
         }
     }
     assert!(read == long_text(BYTES), "{} bytes of {BYTES}", read.len());
-    let whole: Value = serde_json::from_slice(&street.sandbox.export(handle(&shown))).unwrap();
+    let whole: Value =
+        serde_json::from_slice(&street.sandbox.export_result(result_handle(&shown))).unwrap();
     assert_eq!(whole["end"], true, "unknown members are kept, too");
     assert!(whole["content"][0]["text"] == long_text(BYTES).as_str());
 }
 
 #[test]
 fn the_next_call_that_a_preview_names_is_one_that_works() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let (_, shown) = invoke_raw(
         &mut client,
         &json!({"tool_id": "house::text", "arguments": {"bytes": 100_000}}),
     );
-    assert!(text(&shown).contains("rung.read"), "{shown}");
-    // It continues where the preview ends.
+    assert!(first_text(&shown).contains("rung.read"), "{shown}");
+    // The continuation starts where the preview ends.
     let next = next_call(&shown);
     let read = client.call("rung.read", &next);
     assert_ne!(read["isError"], true, "{read}");
-    let shown_text = text(&shown).split_once('\n').unwrap().1;
+    let shown_text = first_text(&shown).split_once('\n').unwrap().1;
     let from = usize::try_from(next["offset_chars"].as_u64().unwrap()).unwrap();
     assert_eq!(shown_text, &long_text(100_000)[..from]);
     let read = read["structuredContent"]["text"].as_str().unwrap();
     assert!(long_text(100_000)[from..].starts_with(read));
 }
 
-/// However long it is, what is said of it is the same.
+/// A result too large for memory has the same preview as any other.
 #[test]
 fn a_result_that_is_too_long_to_be_held_is_told_as_any_other() {
     const LONG: usize = 6 << 20;
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let (bytes, shown) = invoke_raw(
         &mut client,
         &json!({"tool_id": "house::text", "arguments": {"bytes": LONG}}),
     );
     assert!(bytes <= 50_000, "{bytes} bytes");
-    assert!(tokens(&shown.to_string()) <= 4_000);
+    assert!(count_tokens(&shown.to_string()) <= 4_000);
     assert_eq!(shown["structuredContent"], Value::Null, "{shown}");
     assert!(
-        text(&shown).contains(&long_text(1_000)),
+        first_text(&shown).contains(&long_text(1_000)),
         "it is shown in part"
     );
-    let read = client.call("rung.read", &json!({"handle": handle(&shown)}));
+    let read = client.call("rung.read", &json!({"handle": result_handle(&shown)}));
     assert_ne!(read["isError"], true, "{read}");
-    let whole: Value = serde_json::from_slice(&street.sandbox.export(handle(&shown))).unwrap();
+    let whole: Value =
+        serde_json::from_slice(&street.sandbox.export_result(result_handle(&shown))).unwrap();
     assert!(whole["content"][0]["text"] == long_text(LONG).as_str());
 }
 
-/// A client shows its model one form: neither takes room from the other, and what is whole is not marked as cut.
+/// Clients show their model one form: each form has its own limit, and only a form that was cut is marked so.
 #[test]
 fn each_form_of_a_result_is_limited_by_itself() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let policy = "limits: {max_output_bytes: 6000, max_output_tokens: 100000}";
     let file = street.sandbox.write("policy.yaml", policy);
     let mut client = street.client(&["--policy", file.to_str().unwrap()]);
@@ -126,7 +128,7 @@ fn each_form_of_a_result_is_limited_by_itself() {
     };
     let whole = "word ".repeat(1_000);
     let shown = rich(5_000);
-    assert_eq!(text(&shown), whole);
+    assert_eq!(first_text(&shown), whole);
     assert_eq!(shown["structuredContent"]["result"]["words"], whole);
     assert_eq!(shown["structuredContent"].get("truncated"), None);
     let shown = rich(50_000);
@@ -145,20 +147,20 @@ fn each_form_of_a_result_is_limited_by_itself() {
     assert_eq!(shown["structuredContent"]["truncated"], true, "{shown}");
 }
 
-/// The picture of a result whose text is too long stays beside it.
+/// An image stays in the reply when the text next to it is too long.
 #[test]
 fn a_picture_goes_on_as_it_came() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let (_, shown) = invoke_raw(&mut client, &json!({"tool_id": "house::picture"}));
     assert_eq!(shown["structuredContent"], Value::Null, "{shown}");
     assert_eq!(shown["content"][1]["type"], "image", "{shown}");
 }
 
-/// What fits is not kept, and not touched.
+/// A result that fits is neither stored nor changed.
 #[test]
 fn a_text_that_fits_is_sent_as_it_is() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let (_, shown) = invoke_raw(
         &mut client,
@@ -183,7 +185,7 @@ fn the_limits_of_the_policy_hold_for_the_final_message() {
             2_500,
         ),
     ] {
-        let street = Street::with_a_house();
+        let street = GatewayFixture::with_echo_server();
         let file = street.sandbox.write("policy.yaml", policy);
         let mut client = street.client(&["--policy", file.to_str().unwrap()]);
         for bytes in [5_000, 12_000, 60_000, 400_000] {
@@ -192,11 +194,11 @@ fn the_limits_of_the_policy_hold_for_the_final_message() {
                 &json!({"tool_id": "house::text", "arguments": {"bytes": bytes}}),
             );
             assert!(size <= most_bytes, "{policy}: {size} bytes of {bytes}");
-            let cost = tokens(&shown.to_string());
+            let cost = count_tokens(&shown.to_string());
             assert!(cost <= most_tokens, "{policy}: {cost} tokens of {bytes}");
             assert_eq!(shown["structuredContent"], Value::Null, "{shown}");
-            if text(&shown) != long_text(bytes) {
-                let whole = street.sandbox.export(handle(&shown));
+            if first_text(&shown) != long_text(bytes) {
+                let whole = street.sandbox.export_result(result_handle(&shown));
                 let whole: Value = serde_json::from_slice(&whole).unwrap();
                 assert!(
                     whole["content"][0]["text"] == long_text(bytes).as_str(),
@@ -209,7 +211,7 @@ fn the_limits_of_the_policy_hold_for_the_final_message() {
 
 #[test]
 fn a_caller_can_ask_for_less() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let (wide, _) = invoke_raw(
         &mut client,
@@ -221,16 +223,17 @@ fn a_caller_can_ask_for_less() {
         &json!({"tool_id": "house::text", "arguments": {"bytes": 100_000}, "options": options}),
     );
     assert!(narrow <= 3_000 && narrow < wide, "{narrow} of {wide}");
-    let whole: Value = serde_json::from_slice(&street.sandbox.export(handle(&shown))).unwrap();
+    let whole: Value =
+        serde_json::from_slice(&street.sandbox.export_result(result_handle(&shown))).unwrap();
     assert!(whole["content"][0]["text"] == long_text(100_000).as_str());
     let refused = client.call(
         "gateway.invoke",
         &json!({"tool_id": "house::text", "options": {"max_output_chars": 5}}),
     );
-    assert_eq!(error(&refused)["code"], "invalid_arguments");
+    assert_eq!(tool_error(&refused)["code"], "invalid_arguments");
 }
 
-/// The least limits that can be set hold nothing but the way to the result, and hold that always.
+/// The smallest limits leave room for the handle and nothing else, and always for that.
 #[test]
 fn the_least_limits_still_hold_the_way_to_the_whole() {
     for policy in [
@@ -239,7 +242,7 @@ fn the_least_limits_still_hold_the_way_to_the_whole() {
         "limits: {max_output_bytes: 700, max_output_tokens: 300}",
         "limits: {max_output_bytes: 1500}",
     ] {
-        let street = Street::with_a_house();
+        let street = GatewayFixture::with_echo_server();
         let file = street.sandbox.write("policy.yaml", policy);
         let mut client = street.client(&["--policy", file.to_str().unwrap()]);
         let limit = |name: &str| -> Option<usize> {
@@ -255,13 +258,16 @@ fn the_least_limits_still_hold_the_way_to_the_whole() {
             let most = limit("max_output_bytes").unwrap_or(50_000);
             assert!(size <= most, "{policy}: {size} bytes: {shown}");
             let most = limit("max_output_tokens").unwrap_or(4_000);
-            let cost = tokens(&shown.to_string());
+            let cost = count_tokens(&shown.to_string());
             assert!(cost <= most, "{policy}: {cost} tokens: {shown}");
-            if text(&shown) == long_text(bytes) {
+            if first_text(&shown) == long_text(bytes) {
                 continue;
             }
-            assert!(text(&shown).contains(handle(&shown)), "{shown}");
-            let whole = street.sandbox.export(handle(&shown));
+            assert!(
+                first_text(&shown).contains(result_handle(&shown)),
+                "{shown}"
+            );
+            let whole = street.sandbox.export_result(result_handle(&shown));
             let whole: Value = serde_json::from_slice(&whole).unwrap();
             assert!(
                 whole["content"][0]["text"] == long_text(bytes).as_str(),
@@ -273,14 +279,14 @@ fn the_least_limits_still_hold_the_way_to_the_whole() {
 
 #[test]
 fn the_least_that_a_caller_can_ask_for_is_the_way_to_the_whole() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let (size, shown) = invoke_raw(
         &mut client,
         &json!({"tool_id": "house::text", "arguments": {"bytes": 5_000}, "options": {"max_output_chars": 100}}),
     );
     assert!(size <= 300, "{size} bytes: {shown}");
-    let read = client.call("rung.read", &json!({"handle": handle(&shown)}));
+    let read = client.call("rung.read", &json!({"handle": result_handle(&shown)}));
     assert_ne!(read["isError"], true, "{read}");
 }
 
@@ -290,7 +296,7 @@ fn limits_that_nothing_fits_are_refused_before_anything_is_called() {
         "limits: {max_output_bytes: 511}",
         "limits: {max_output_tokens: 50}",
     ] {
-        let street = Street::with_a_house();
+        let street = GatewayFixture::with_echo_server();
         let file = street.sandbox.write("policy.yaml", policy);
         let flags = ["--policy", file.to_str().unwrap()];
         let ended = street
@@ -301,16 +307,16 @@ fn limits_that_nothing_fits_are_refused_before_anything_is_called() {
         let told = String::from_utf8_lossy(&ended.stderr);
         assert!(!ended.status.success(), "{policy}: {told}");
         assert!(
-            told.contains("policy.yaml") && told.contains("is too little"),
+            told.contains("policy.yaml") && told.contains("is too small"),
             "{policy}: {told}"
         );
     }
 }
 
-/// What is read and filled in goes by the same bytes.
+/// Resources have the same byte limit.
 #[test]
 fn a_resource_is_bounded_by_the_policy_as_well() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let file = street
         .sandbox
         .write("policy.yaml", "limits: {max_output_bytes: 1500}");
@@ -329,7 +335,7 @@ fn a_resource_is_bounded_by_the_policy_as_well() {
 
 #[test]
 fn a_policy_bounds_the_tools_of_a_server() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let file = street
         .sandbox
         .write("policy.yaml", "limits: {max_tools_per_server: 3}");
@@ -337,12 +343,12 @@ fn a_policy_bounds_the_tools_of_a_server() {
     client.call("gateway.connect_server", &json!({"server_name": "house"}));
     let found = client.call("gateway.catalog_search", &json!({}));
     assert_eq!(found["structuredContent"]["total"], 3, "{found}");
-    // What is over the limit is not merely unlisted.
+    // A tool over the limit is not merely unlisted.
     let beyond = client.invoke("house::book", &json!({"when": "x"}));
-    assert_eq!(error(&beyond)["code"], "unknown_tool", "{beyond}");
+    assert_eq!(tool_error(&beyond)["code"], "unknown_tool", "{beyond}");
     let first = client.invoke("house::count", &json!({}));
     assert_eq!(first["structuredContent"]["ok"], true, "{first}");
-    // Nothing is dropped in silence.
+    // The number of hidden tools is reported.
     let health = client.call("gateway.health", &json!({"server": "house"}));
     assert_eq!(
         health["structuredContent"]["servers"][0]["hidden_tools"], 17,
@@ -350,10 +356,10 @@ fn a_policy_bounds_the_tools_of_a_server() {
     );
 }
 
-/// What is read and filled in costs tokens as well.
+/// The token limit covers resources and prompts too.
 #[test]
 fn tokens_of_resources_and_prompts_are_bounded() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let file = street
         .sandbox
         .write("policy.yaml", "limits: {max_output_tokens: 400}");
@@ -368,13 +374,13 @@ fn tokens_of_resources_and_prompts_are_bounded() {
         ),
     ] {
         let said = client.request(method, &params);
-        let cost = tokens(&said["result"].to_string());
+        let cost = count_tokens(&said["result"].to_string());
         assert!((50..=400).contains(&cost), "{method}: {cost} tokens");
         assert!(said.to_string().contains("rung.read"), "{said}");
     }
 }
 
-/// Whatever a tool of ours says goes by the same limits, and is kept whole where it does not fit.
+/// Replies of the gateway's own tools have the same limits, and are stored whole if they do not fit.
 #[test]
 fn the_limits_of_the_policy_hold_for_what_we_say_ourselves() {
     for policy in [
@@ -382,7 +388,7 @@ fn the_limits_of_the_policy_hold_for_what_we_say_ourselves() {
         "limits: {max_output_bytes: 900}",
         "limits: {max_output_tokens: 256}",
     ] {
-        let street = Street::with_a_house();
+        let street = GatewayFixture::with_echo_server();
         let file = street.sandbox.write("policy.yaml", policy);
         let mut client = street.client(&["--policy", file.to_str().unwrap()]);
         client.invoke("house::count", &json!({}));
@@ -401,13 +407,13 @@ fn the_limits_of_the_policy_hold_for_what_we_say_ourselves() {
             ("gateway.health", json!({"server": "house"}), "servers"),
         ] {
             let shown = client.call(tool, &arguments);
-            let (size, cost) = (shown.to_string().len(), tokens(&shown.to_string()));
+            let (size, cost) = (shown.to_string().len(), count_tokens(&shown.to_string()));
             assert!(size <= most_bytes, "{policy} {tool}: {size} bytes: {shown}");
             assert!(
                 cost <= most_tokens,
                 "{policy} {tool}: {cost} tokens: {shown}"
             );
-            let whole = street.sandbox.export(handle(&shown));
+            let whole = street.sandbox.export_result(result_handle(&shown));
             let whole: Value = serde_json::from_slice(&whole).unwrap();
             assert!(!whole[member].is_null(), "{policy} {tool}: {whole}");
         }
@@ -417,23 +423,26 @@ fn the_limits_of_the_policy_hold_for_what_we_say_ourselves() {
         ] {
             let refused = client.call("gateway.invoke", &arguments);
             assert_eq!(refused["isError"], true, "{refused}");
-            let (size, cost) = (refused.to_string().len(), tokens(&refused.to_string()));
+            let (size, cost) = (
+                refused.to_string().len(),
+                count_tokens(&refused.to_string()),
+            );
             assert!(size <= most_bytes, "{policy}: {size} bytes: {refused}");
             assert!(cost <= most_tokens, "{policy}: {cost} tokens: {refused}");
         }
     }
 }
 
-/// Nothing of an error is lost either: neither what is said in data nor what is long.
+/// Errors are preserved too, both structured data and long texts.
 #[test]
 fn an_error_of_a_server_is_passed_on_whole() {
-    let street = Street::new();
-    let mut leaks = crate::gateway::plays("leaks");
+    let street = GatewayFixture::new();
+    let mut leaks = crate::gateway::with_role("leaks");
     leaks["env"] = json!({"MY_TOKEN": "supersecret-98765"});
     street.configure(&json!({"leaks": leaks}));
     let mut client = street.client(&[]);
     let refused = client.invoke("leaks::refuse", &json!({}));
-    let told = error(&refused);
+    let told = tool_error(&refused);
     assert_eq!(told["code"], "source_refused", "{refused}");
     let said = "my token is [REDACTED], and password=swordfish";
     assert_eq!(
@@ -442,11 +451,11 @@ fn an_error_of_a_server_is_passed_on_whole() {
         "{refused}"
     );
     let refused = client.invoke("leaks::lengthy", &json!({}));
-    let told = error(&refused);
+    let told = tool_error(&refused);
     assert!(refused.to_string().len() < 12_000, "{refused}");
     let handle = told["details"]["handle"].as_str().expect("a handle");
     assert!(told["hint"].as_str().unwrap().contains(handle), "{told}");
-    let whole: Value = serde_json::from_slice(&street.sandbox.export(handle)).unwrap();
+    let whole: Value = serde_json::from_slice(&street.sandbox.export_result(handle)).unwrap();
     for whole in [&whole["message"], &whole["data"]["lines"][0]] {
         let whole = whole.as_str().unwrap();
         assert!(
@@ -454,7 +463,7 @@ fn an_error_of_a_server_is_passed_on_whole() {
             "{whole}"
         );
     }
-    // The same where it is no tool that is refused.
+    // The same for errors of other requests than tool calls.
     client.call("gateway.connect_server", &json!({"server_name": "leaks"}));
     let refused = client.request("resources/read", &json!({"uri": "leak:room/1"}));
     assert!(
@@ -463,11 +472,11 @@ fn an_error_of_a_server_is_passed_on_whole() {
     );
 }
 
-/// The modern era has any JSON as structured content, and the earlier ones have been seen to, too.
+/// Modern structured content may be any JSON, and some legacy servers send that too.
 #[test]
 fn structured_content_that_is_no_object_is_passed_on() {
-    let street = Street::new();
-    street.configure(&json!({"leaks": crate::gateway::plays("leaks")}));
+    let street = GatewayFixture::new();
+    street.configure(&json!({"leaks": crate::gateway::with_role("leaks")}));
     let mut client = street.client(&[]);
     for value in [json!([1, 2]), json!("seven"), json!(7), json!(false)] {
         let said = client.invoke("leaks::give", &json!({"value": value}));

@@ -1,18 +1,21 @@
-//! Finding tools, whether their server runs or not.
+//! Tool search, whether the servers run or not.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Session, Street, error, mischief, plays, text, until};
-use crate::http::Server;
-use crate::stdio::Stdio;
+use crate::gateway::{
+    GatewayClient, GatewayFixture, LegacyHttpSession, faulty_server, first_text, tool_error,
+    wait_until, with_role,
+};
+use crate::http::ServerProcess;
+use crate::stdio::StdioClient;
 
-fn search(client: &mut Client, arguments: &Value) -> Value {
+fn search(client: &mut GatewayClient, arguments: &Value) -> Value {
     client.call("gateway.catalog_search", arguments)["structuredContent"].clone()
 }
 
-fn ids(found: &Value) -> Vec<&str> {
+fn tool_ids(found: &Value) -> Vec<&str> {
     let results = found["results"].as_array().unwrap().iter();
     results
         .map(|card| card["tool_id"].as_str().unwrap())
@@ -21,14 +24,14 @@ fn ids(found: &Value) -> Vec<&str> {
 
 #[test]
 fn a_server_that_takes_longer_than_a_search_waits_is_named_and_then_found() {
-    let street = Street::new();
+    let street = GatewayFixture::new();
     let door = street.sandbox.home().join("door");
-    let (door_path, house) = (door.display(), mischief());
+    let (door_path, house) = (door.display(), faulty_server());
     let script = format!(
         "while [ ! -e {door_path} ]; do sleep 0.05; done; exec {} house",
         house.display()
     );
-    let mut slow = street.house("slow");
+    let mut slow = street.echo_server("slow");
     slow["command"] = "/bin/sh".into();
     slow["args"] = json!(["-c", script]);
     street.configure(&json!({"slow": slow}));
@@ -40,17 +43,19 @@ fn a_server_that_takes_longer_than_a_search_waits_is_named_and_then_found() {
         "{first}"
     );
     std::fs::write(&door, "").unwrap();
-    let found = until("the server is seen", || {
+    let found = wait_until("the server is seen", || {
         let found = search(&mut client, &json!({"query": "book a hotel"}));
         found.get("not_seen_yet").is_none().then_some(found)
     });
-    assert_eq!(ids(&found)[0], "slow::book", "{found}");
+    assert_eq!(tool_ids(&found)[0], "slow::book", "{found}");
 }
 
 #[test]
 fn servers_that_do_not_run_are_left_out_on_request() {
-    let street = Street::new();
-    street.configure(&json!({"house": street.house("house"), "other": street.house("other")}));
+    let street = GatewayFixture::new();
+    street.configure(
+        &json!({"house": street.echo_server("house"), "other": street.echo_server("other")}),
+    );
     let mut client = street.client(&[]);
     for name in ["house", "other"] {
         client.call("gateway.connect_server", &json!({"server_name": name}));
@@ -65,7 +70,7 @@ fn servers_that_do_not_run_are_left_out_on_request() {
         &mut client,
         &json!({"query": "hotel", "include_offline": false}),
     );
-    assert_eq!(ids(&online), ["house::book"], "{online}");
+    assert_eq!(tool_ids(&online), ["house::book"], "{online}");
     assert_eq!(online["total"], 1, "{online}");
     let hint = online["hint"].as_str().unwrap();
     assert!(hint.contains("include_offline"), "{online}");
@@ -73,7 +78,7 @@ fn servers_that_do_not_run_are_left_out_on_request() {
 
 #[test]
 fn servers_that_could_be_added_are_named_where_nothing_here_will_do() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let asked = json!({"query": "list pull requests on github"});
     let found = search(&mut client, &asked);
@@ -86,9 +91,9 @@ fn servers_that_could_be_added_are_named_where_nothing_here_will_do() {
     assert!(one["entry"]["command"].is_string(), "{found}");
     let hint = found["hint"].as_str().unwrap();
     assert!(hint.contains("manifest_candidates"), "{found}");
-    // It is no server of ours.
+    // A suggested server is not configured and cannot be used.
     let called = client.call("gateway.connect_server", &json!({"server_name": "github"}));
-    assert_eq!(error(&called)["code"], "unknown_server", "{called}");
+    assert_eq!(tool_error(&called)["code"], "unknown_server", "{called}");
     for arguments in [
         json!({"query": "hotel"}),
         json!({}),
@@ -97,8 +102,8 @@ fn servers_that_could_be_added_are_named_where_nothing_here_will_do() {
         let found = search(&mut client, &arguments);
         assert!(found.get("manifest_candidates").is_none(), "{found}");
     }
-    // What is here already is not named again, under whatever name it is.
-    let mut entries = json!({"house": plays("house")});
+    // A configured server is not suggested again, whatever its name.
+    let mut entries = json!({"house": with_role("house")});
     entries["gh"] = one["entry"].clone();
     street.configure(&entries);
     let mut client = street.client(&[]);
@@ -106,17 +111,17 @@ fn servers_that_could_be_added_are_named_where_nothing_here_will_do() {
     let names = found["manifest_candidates"].as_array();
     let mut names = names.into_iter().flatten();
     assert!(names.all(|one| one["name"] != "github"), "{found}");
-    // What a policy keeps out is not proposed.
+    // A server that the policy denies is not suggested.
     let policy = street
         .sandbox
         .write("policy.yaml", "servers: {denylist: ['git*']}");
     let mut client = street.client(&["--policy", policy.to_str().unwrap()]);
     let found = search(&mut client, &asked);
     assert!(found.get("manifest_candidates").is_none(), "{found}");
-    // Somebody elsewhere adds nothing here.
-    let token = street.token("elsewhere");
-    let server = Server::of(&mut street.command(&["--transport", "http", "--port", "0"]));
-    let session = Session::open(&server, Some(&token));
+    // Remote callers get no suggestions, as they cannot add servers.
+    let token = street.create_token("elsewhere");
+    let server = ServerProcess::spawn(&mut street.command(&["--transport", "http", "--port", "0"]));
+    let session = LegacyHttpSession::open(&server, Some(&token));
     let found = session.call("gateway.catalog_search", &asked);
     let found = &found["structuredContent"];
     assert!(found["results"].is_array(), "{found}");
@@ -124,13 +129,13 @@ fn servers_that_could_be_added_are_named_where_nothing_here_will_do() {
 }
 
 #[test]
-fn commands_of_this_machine_are_hinted_at_and_only_to_whoever_sits_at_it() {
-    let street = Street::with_a_house();
+fn commands_of_this_machine_are_suggested_to_the_local_process_alone() {
+    let street = GatewayFixture::with_echo_server();
     let bin = street.sandbox.home().join("bin");
     std::fs::create_dir(&bin).unwrap();
     std::fs::write(bin.join("jq"), "").unwrap();
     let mut command = street.command(&[]);
-    let mut client = Client::open(Stdio::of(command.env("PATH", &bin)), &json!({}));
+    let mut client = GatewayClient::open(StdioClient::spawn(command.env("PATH", &bin)), &json!({}));
     let found = search(&mut client, &json!({"query": "take json apart"}));
     let hints = &found["cli_hints"];
     assert_eq!(hints.as_array().unwrap().len(), 1, "{found}");
@@ -138,9 +143,9 @@ fn commands_of_this_machine_are_hinted_at_and_only_to_whoever_sits_at_it() {
     assert_eq!(hints[0]["available"], true, "{found}");
     assert_eq!(hints[0]["path"], json!(bin.join("jq")), "{found}");
     assert_eq!(hints[0]["help_command"], json!(["jq", "--help"]), "{found}");
-    // It is no tool, and what is not there is not hinted at.
+    // A suggested command is not a tool, and a missing command is not suggested.
     let called = client.call("gateway.describe", &json!({"tool_id": "jq"}));
-    assert_eq!(error(&called)["code"], "unknown_tool", "{called}");
+    assert_eq!(tool_error(&called)["code"], "unknown_tool", "{called}");
     for arguments in [
         json!({"query": "git commits"}),
         json!({"query": "hotel"}),
@@ -149,10 +154,10 @@ fn commands_of_this_machine_are_hinted_at_and_only_to_whoever_sits_at_it() {
         let found = search(&mut client, &arguments);
         assert!(found.get("cli_hints").is_none(), "{found}");
     }
-    let token = street.token("elsewhere");
+    let token = street.create_token("elsewhere");
     let flags = ["--transport", "http", "--port", "0"];
-    let server = Server::of(street.command(&flags).env("PATH", &bin));
-    let found = Session::open(&server, Some(&token)).call(
+    let server = ServerProcess::spawn(street.command(&flags).env("PATH", &bin));
+    let found = LegacyHttpSession::open(&server, Some(&token)).call(
         "gateway.catalog_search",
         &json!({"query": "take json apart"}),
     );
@@ -163,7 +168,7 @@ fn commands_of_this_machine_are_hinted_at_and_only_to_whoever_sits_at_it() {
 
 #[test]
 fn what_was_seen_once_is_found_without_starting_anything() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut before = street.client(&[]);
     before.call("gateway.connect_server", &json!({"server_name": "house"}));
     assert_eq!(before.stdio.finish().0, 0);
@@ -186,7 +191,7 @@ fn what_was_seen_once_is_found_without_starting_anything() {
     );
     let resources = client.request("resources/list", &json!({}));
     assert!(resources.to_string().contains("house:note"), "{resources}");
-    assert_eq!(street.starts("house"), 1, "only by the gateway before");
+    assert_eq!(street.start_count("house"), 1, "only by the gateway before");
     client.invoke("house::count", &json!({}));
     let found = search(&mut client, &json!({"query": "hotel"}));
     assert_eq!(found["results"][0]["availability"], "online");
@@ -194,14 +199,14 @@ fn what_was_seen_once_is_found_without_starting_anything() {
 
 #[test]
 fn totals_limits_and_filters_are_true() {
-    let street = Street::new();
-    street.configure(&json!({"house": street.house("house"), "odd": plays("odd")}));
+    let street = GatewayFixture::new();
+    street.configure(&json!({"house": street.echo_server("house"), "odd": with_role("odd")}));
     let mut client = street.client(&[]);
     for server in ["house", "odd"] {
         client.call("gateway.connect_server", &json!({"server_name": server}));
     }
     let all = search(&mut client, &json!({"limit": 100}));
-    let total = ids(&all).len();
+    let total = tool_ids(&all).len();
     assert_eq!(all["total"], total);
     assert_eq!(
         (&all["total_available"], &all["truncated"]),
@@ -209,7 +214,7 @@ fn totals_limits_and_filters_are_true() {
     );
     let few = search(&mut client, &json!({"limit": 2}));
     assert_eq!(
-        (ids(&few).len(), &few["total"], &few["truncated"]),
+        (tool_ids(&few).len(), &few["total"], &few["truncated"]),
         (2, &json!(total), &json!(true))
     );
     let some = search(&mut client, &json!({"query": "hotel"}));
@@ -226,7 +231,7 @@ fn totals_limits_and_filters_are_true() {
     );
     let odd = search(&mut client, &json!({"filters": {"server": "odd"}}));
     assert!(
-        !ids(&odd).is_empty() && ids(&odd).iter().all(|id| id.starts_with("odd::")),
+        !tool_ids(&odd).is_empty() && tool_ids(&odd).iter().all(|id| id.starts_with("odd::")),
         "{odd}"
     );
     let low = search(
@@ -234,7 +239,7 @@ fn totals_limits_and_filters_are_true() {
         &json!({"filters": {"risk_max": "low"}, "limit": 100}),
     );
     assert!(
-        ids(&low).contains(&"house::look") && !ids(&low).contains(&"house::count"),
+        tool_ids(&low).contains(&"house::look") && !tool_ids(&low).contains(&"house::count"),
         "{low}"
     );
     assert!(
@@ -264,60 +269,60 @@ fn totals_limits_and_filters_are_true() {
         "gateway.catalog_search",
         &json!({"filters": {"server": "huose"}}),
     );
-    assert_eq!(error(&unknown)["code"], "unknown_server");
+    assert_eq!(tool_error(&unknown)["code"], "unknown_server");
 }
 
-/// A tool that comes later is found as soon as its server says so.
+/// A new tool is found as soon as its server announces it.
 #[test]
 fn a_server_that_changes_is_looked_at_again() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     client.invoke("house::grow", &json!({}));
-    until("the new tool is found", || {
+    wait_until("the new tool is found", || {
         let found = search(&mut client, &json!({"query": "harvest"}));
-        ids(&found).contains(&"house::harvest").then_some(())
+        tool_ids(&found).contains(&"house::harvest").then_some(())
     });
-    // Whoever knows its name before need not search.
-    let street = Street::with_a_house();
+    // A client that knows the name can call it without searching.
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     client.invoke("house::grow", &json!({}));
     let done = client.invoke("house::harvest", &json!({}));
-    assert_eq!(text(&done), "done", "{done}");
+    assert_eq!(first_text(&done), "done", "{done}");
 }
 
 #[test]
 fn mistyped_and_inflected_words_find_what_is_meant() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     client.call("gateway.connect_server", &json!({"server_name": "house"}));
     for query in ["hotels", "booking", "hotle", "book_room", "bookRoom"] {
         let found = search(&mut client, &json!({"query": query}));
         assert_eq!(
-            ids(&found).first(),
+            tool_ids(&found).first(),
             Some(&"house::book"),
             "{query}: {found}"
         );
     }
 }
 
-/// All that is told of a tool, and what it takes, is what its server says now: after it said that something changed, and after
-/// it was started again and said nothing.
+/// Search, description and validation follow the server's current definition: after it announced a change, and after a restart
+/// without an announcement.
 #[test]
 fn a_tool_that_becomes_another_under_its_name_is_that_one_everywhere() {
     let cabin = json!({"deck": 3});
     for quietly in [false, true] {
-        let street = Street::with_a_house();
+        let street = GatewayFixture::with_echo_server();
         let mut client = street.client(&[]);
         let room = client.invoke("house::book", &json!({"when": "today"}));
-        assert_eq!(text(&room), "booked", "{room}");
+        assert_eq!(first_text(&room), "booked", "{room}");
         client.invoke("house::rebuild", &json!({"quietly": quietly}));
         if quietly {
             let restart = json!({"server_name": "house"});
             client.call("gateway.restart_server", &restart);
         }
-        // Whoever knows what it takes now need not search, and is not held to what it took.
+        // A call with the new arguments works without a search, and is not checked against the old schema.
         let booked = client.invoke("house::book", &cabin);
-        assert_eq!(text(&booked), "booked", "{booked}");
+        assert_eq!(first_text(&booked), "booked", "{booked}");
         let described = client.call("gateway.describe", &json!({"tool_id": "house::book"}));
         let described = &described["structuredContent"];
         assert_eq!(
@@ -326,52 +331,60 @@ fn a_tool_that_becomes_another_under_its_name_is_that_one_everywhere() {
             "{described}"
         );
         let ship = search(&mut client, &json!({"query": "cabin on a ship"}));
-        assert_eq!(ids(&ship), ["house::book"], "{ship}");
+        assert_eq!(tool_ids(&ship), ["house::book"], "{ship}");
         let hotel = search(&mut client, &json!({"query": "hotel"}));
-        assert!(!ids(&hotel).contains(&"house::book"), "{hotel}");
+        assert!(!tool_ids(&hotel).contains(&"house::book"), "{hotel}");
         for before in [
             json!({"when": "today"}),
             json!({"when": "today", "deck": 3}),
         ] {
             let refused = client.invoke("house::book", &before);
-            assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
+            assert_eq!(
+                tool_error(&refused)["code"],
+                "invalid_arguments",
+                "{refused}"
+            );
         }
-        // The gateway that comes after knows no other.
+        // The next gateway knows only the new definition.
         assert_eq!(client.stdio.finish().0, 0);
         let mut client = street.client(&[]);
         let hotel = search(&mut client, &json!({"query": "hotel"}));
-        assert!(!ids(&hotel).contains(&"house::book"), "{hotel}");
+        assert!(!tool_ids(&hotel).contains(&"house::book"), "{hotel}");
     }
 }
 
-/// What a server was last seen to take may be long ago. It is no reason to refuse what the server takes now.
+/// A stored schema may be outdated and is no reason to refuse a call.
 #[test]
 fn nothing_is_refused_for_what_a_server_took_before_it_was_started_again() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut before = street.client(&[]);
     before.invoke("house::rebuild", &json!({"quietly": true}));
     assert_eq!(before.stdio.finish().0, 0);
     let mut client = street.client(&[]);
     let booked = client.invoke("house::book", &json!({"deck": 3}));
-    assert_eq!(text(&booked), "booked", "{booked}");
+    assert_eq!(first_text(&booked), "booked", "{booked}");
     let refused = client.invoke("house::book", &json!({"when": "today"}));
-    assert_eq!(error(&refused)["code"], "invalid_arguments", "{refused}");
+    assert_eq!(
+        tool_error(&refused)["code"],
+        "invalid_arguments",
+        "{refused}"
+    );
 }
 
 #[test]
 fn a_tool_that_is_not_there_is_taken_for_one_that_is_called_nearly_so() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     client.call("gateway.connect_server", &json!({"server_name": "house"}));
     for (id, meant) in [
         ("house::cuont", Some("house::count")),
         ("house::boook", Some("house::book")),
-        // That its server is right says nothing of the tool.
+        // The right server name alone does not suggest a tool.
         ("house::nope", None),
         ("house::zzzzz", None),
     ] {
         let failed = client.invoke(id, &json!({}));
-        let failed = error(&failed);
+        let failed = tool_error(&failed);
         assert_eq!(failed["code"], "unknown_tool", "{failed}");
         let near = failed["details"]["nearest"].as_str();
         assert_eq!(near, meant, "{failed}");

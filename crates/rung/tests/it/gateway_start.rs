@@ -1,33 +1,33 @@
-//! How the gateway begins: at once, whatever its servers do, and without starting anything that nobody asked for.
+//! Startup of the gateway: immediate, whatever the servers do, and no server starts before it is needed.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use crate::gateway::{Street, error};
+use crate::gateway::{GatewayFixture, tool_error};
 
-/// Far less than anything that hangs here, and enough for a busy machine.
-const AT_ONCE: Duration = Duration::from_secs(5);
-/// How long one that hangs keeps others from being started.
-const HELD: Duration = Duration::from_secs(2);
-/// What the fourteen tools may cost.
+/// Far below the time any server hangs here, and enough for a busy machine.
+const MAX_DELAY: Duration = Duration::from_secs(5);
+/// How long a hanging server may delay the start of others.
+const MAX_START_DELAY: Duration = Duration::from_secs(2);
+/// Size limit of the 14 tool definitions.
 const DEFINITIONS_BYTES: usize = 6_000;
 
 #[test]
 fn everything_is_answered_at_once_while_forty_servers_hang() {
-    let street = Street::new();
+    let street = GatewayFixture::new();
     let mut servers: Map<String, Value> = (0..40)
-        .map(|n| (format!("hangs{n}"), street.traced("hang", "hangs")))
+        .map(|n| (format!("hangs{n}"), street.traced_role("hang", "hangs")))
         .collect();
-    servers.insert("house".to_owned(), street.house("house"));
+    servers.insert("house".to_owned(), street.echo_server("house"));
     street.configure(&servers.into());
     let began = Instant::now();
     let mut client = street.client(&[]);
-    let told = client.greeted["result"]["instructions"].to_string();
+    let told = client.initialize_reply["result"]["instructions"].to_string();
     assert!(told.contains("gateway.catalog_search"), "{told}");
     let listed = client.request("tools/list", &json!({}));
     let health = client.call("gateway.health", &json!({}));
-    // All 41 are listed, with no more of each than matters.
+    // All 41 are listed, briefly.
     let rows = health["structuredContent"]["servers"].as_array().unwrap();
     assert_eq!(rows.len(), 41, "{health}");
     assert!(
@@ -35,9 +35,9 @@ fn everything_is_answered_at_once_while_forty_servers_hang() {
         "{health}"
     );
     assert_eq!(health["structuredContent"]["counts"], json!({"lazy": 41}));
-    assert_eq!(street.starts("hangs"), 0, "nobody asked for them");
+    assert_eq!(street.start_count("hangs"), 0, "nobody asked for them");
     let found = client.call("gateway.catalog_search", &json!({"query": "count"}));
-    // Up to eight that hang stand before it, and it may not have had its turn.
+    // Up to eight hanging servers come first, so the working one may not have been listed yet.
     let unseen = found["structuredContent"]["not_seen_yet"]
         .as_array()
         .unwrap();
@@ -47,9 +47,9 @@ fn everything_is_answered_at_once_while_forty_servers_hang() {
         counted["structuredContent"]["result"]["count"], 1,
         "{counted}"
     );
-    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < MAX_DELAY, "{:?}", began.elapsed());
     assert!(
-        street.starts("hangs") <= 8 || began.elapsed() > HELD,
+        street.start_count("hangs") <= 8 || began.elapsed() > MAX_START_DELAY,
         "not all at once"
     );
     let tools = listed["result"]["tools"].as_array().unwrap();
@@ -60,53 +60,57 @@ fn everything_is_answered_at_once_while_forty_servers_hang() {
     assert_eq!(ours.len(), 14);
     let bytes: usize = ours.iter().map(|tool| tool.to_string().len()).sum();
     assert!(bytes <= DEFINITIONS_BYTES, "{bytes} bytes");
-    // It ends as soon as it is asked to.
+    // The gateway exits promptly.
     let began = Instant::now();
     assert_eq!(client.stdio.finish().0, 0);
-    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < MAX_DELAY, "{:?}", began.elapsed());
 }
 
 #[test]
 fn what_is_listed_to_start_starts_and_nothing_else_does() {
-    let street = Street::new();
-    let servers = json!({"house": street.house("house"), "other": street.house("other")});
+    let street = GatewayFixture::new();
+    let servers =
+        json!({"house": street.echo_server("house"), "other": street.echo_server("other")});
     let file = json!({"mcpServers": servers, "autoStart": ["house", "nobody"]});
     street.sandbox.write("servers.json", file.to_string());
     let mut client = street.client(&[]);
-    street.wait_for("house", "notifications/initialized", 1);
+    street.wait_for_trace("house", "notifications/initialized", 1);
     let health = client.call("gateway.health", &json!({}));
     let problems = health["structuredContent"]["problems"].to_string();
     assert!(problems.contains("nobody"), "{health}");
-    assert_eq!((street.starts("house"), street.starts("other")), (1, 0));
+    assert_eq!(
+        (street.start_count("house"), street.start_count("other")),
+        (1, 0)
+    );
 }
 
-/// Many who come at once to one that is not there yet start it once.
+/// Concurrent calls to a stopped server start it once.
 #[test]
 fn a_server_is_started_once_however_many_ask_for_it() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let calls: Vec<u64> = (0..20)
-        .map(|_| client.begin_invoke("house::count", &json!({})))
+        .map(|_| client.send_invoke("house::count", &json!({})))
         .collect();
     let mut counts: Vec<u64> = calls
         .into_iter()
         .map(|id| {
-            client.answer(id)["result"]["structuredContent"]["result"]["count"]
+            client.wait_for_reply(id)["result"]["structuredContent"]["result"]["count"]
                 .as_u64()
                 .unwrap()
         })
         .collect();
     counts.sort_unstable();
     assert_eq!(counts, (1..=20).collect::<Vec<u64>>());
-    assert_eq!(street.starts("house"), 1);
+    assert_eq!(street.start_count("house"), 1);
 }
 
 #[test]
-fn a_server_that_nobody_uses_is_stopped_and_comes_back() {
-    let street = Street::with_a_house();
+fn an_idle_server_is_stopped_and_restarts_on_use() {
+    let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&["--set", "gateway.idle_s=1"]);
     client.invoke("house::count", &json!({}));
-    crate::gateway::until("it is stopped", || {
+    crate::gateway::wait_until("it is stopped", || {
         let health = client.call("gateway.health", &json!({}));
         (health["structuredContent"]["counts"] == json!({"lazy": 1})).then_some(())
     });
@@ -115,24 +119,24 @@ fn a_server_that_nobody_uses_is_stopped_and_comes_back() {
         counted["structuredContent"]["result"]["count"], 1,
         "{counted}"
     );
-    // One that is used is not unused, however long that takes.
-    let waiting = client.begin_invoke("house::wait", &json!({}));
-    street.wait_for("house", "wait", 1);
+    // A server with an active call is not idle, however long the call takes.
+    let waiting = client.send_invoke("house::wait", &json!({}));
+    street.wait_for_trace("house", "wait", 1);
     let late = client.call(
         "gateway.invoke",
         &json!({"tool_id": "house::wait", "options": {"timeout_ms": 3_000}}),
     );
-    assert_eq!(error(&late)["code"], "deadline_exceeded");
+    assert_eq!(tool_error(&late)["code"], "deadline_exceeded");
     client.invoke("house::release", &json!({}));
     assert_eq!(
-        crate::gateway::text(&client.answer(waiting)["result"]),
+        crate::gateway::first_text(&client.wait_for_reply(waiting)["result"]),
         "released"
     );
 }
 
 #[test]
 fn the_gateway_serves_without_any_server() {
-    let street = Street::new();
+    let street = GatewayFixture::new();
     street.configure(&json!({}));
     let mut client = street.client(&[]);
     let found = client.call("gateway.catalog_search", &json!({"query": "x"}));

@@ -1,156 +1,164 @@
-//! What a checkout may steer: its own approved servers with the values that were approved, and nothing of the user's.
+//! What a checkout controls: its own approved servers with the approved values, and nothing of the user's.
 
 use std::process::{Command, Stdio as Pipe};
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Street, error, text, until};
-use crate::sandbox::{Ran, Sandbox, run_with_input};
-use crate::stdio::Stdio;
+use crate::gateway::{GatewayClient, GatewayFixture, first_text, tool_error, wait_until};
+use crate::sandbox::{CommandOutput, Sandbox, run_with_input};
+use crate::stdio::StdioClient;
 
-fn client(street: &Street, command: &str) -> Client {
+fn start_client(street: &GatewayFixture, command: &str) -> GatewayClient {
     let mut rung = street.sandbox.command();
     rung.arg(command).stderr(Pipe::null());
-    Client::open(Stdio::of(&mut rung), &json!({}))
+    GatewayClient::open(StdioClient::spawn(&mut rung), &json!({}))
 }
 
-fn variable(client: &mut Client, name: &str) -> String {
-    text(&client.invoke("house::env", &json!({"name": name}))).to_owned()
+fn read_variable(client: &mut GatewayClient, name: &str) -> String {
+    first_text(&client.invoke("house::env", &json!({"name": name}))).to_owned()
 }
 
-/// A server with these variables in its `env`, each filled in from a variable of the same name.
-fn house(street: &Street, names: &[&str]) -> Value {
-    let mut house = street.house("house");
+/// The echo server with these variables in its `env`, each expanded from a variable of the same name.
+fn echo_server_with_env(street: &GatewayFixture, names: &[&str]) -> Value {
+    let mut house = street.echo_server("house");
     for name in names {
         house["env"][*name] = format!("${{{name}}}").into();
     }
     house
 }
 
-fn write(street: &Street, file: &str, servers: &Value) {
+fn write_servers(street: &GatewayFixture, file: &str, servers: &Value) {
     street
         .sandbox
         .write(file, json!({"mcpServers": servers}).to_string());
 }
 
-fn is_waiting(client: &mut Client) -> bool {
+fn is_edit_waiting(client: &mut GatewayClient) -> bool {
     let health = client.call("gateway.health", &json!({"server": "house"}));
-    health.to_string().contains("an edit waits")
+    health.to_string().contains("an edit waits for approval")
 }
 
 #[test]
 fn a_checkout_fills_in_nothing_of_the_users_servers() {
-    let street = Street::new();
-    let mut own = house(&street, &["REGION"]);
+    let street = GatewayFixture::new();
+    let mut own = echo_server_with_env(&street, &["REGION"]);
     own["env"]["GITHUB_API_URL"] = "${GITHUB_API_URL:-https://api.github.com}".into();
     own["env"]["PYTHONPATH"] = "${PYTHONPATH:-none}".into();
-    write(&street, ".mcp.json", &json!({"house": own}));
+    write_servers(&street, ".mcp.json", &json!({"house": own}));
     street
         .sandbox
         .write(".config/pmcp/pmcp.env", "REGION=mine\n");
-    write(
+    write_servers(
         &street,
         "project/.mcp.json",
-        &json!({"other": street.house("other")}),
+        &json!({"other": street.echo_server("other")}),
     );
     street.sandbox.write(
         "project/.env.pmcp",
         "GITHUB_API_URL=https://evil.example\nPYTHONPATH=./evil\nREGION=theirs\n",
     );
     let reaches_nothing = |command: &str| {
-        let mut client = client(&street, command);
+        let mut client = start_client(&street, command);
         assert_eq!(
-            variable(&mut client, "GITHUB_API_URL"),
+            read_variable(&mut client, "GITHUB_API_URL"),
             "https://api.github.com"
         );
-        assert_eq!(variable(&mut client, "PYTHONPATH"), "none");
-        assert_eq!(variable(&mut client, "REGION"), "mine");
+        assert_eq!(read_variable(&mut client, "PYTHONPATH"), "none");
+        assert_eq!(read_variable(&mut client, "REGION"), "mine");
     };
     reaches_nothing("gateway");
     reaches_nothing("mcp");
-    // An approval is of the project's own entry: the user's servers stay as they are.
-    street.sandbox.ok(&["gateway", "trust", "--yes"]);
+    // Approval covers the project's own entries: the user's servers stay unchanged.
+    street.sandbox.run_ok(&["gateway", "trust", "--yes"]);
     reaches_nothing("gateway");
 }
 
 #[test]
 fn a_checkout_supplies_no_missing_value_of_the_users_servers() {
-    let street = Street::new();
-    write(
+    let street = GatewayFixture::new();
+    write_servers(
         &street,
         ".mcp.json",
-        &json!({"house": house(&street, &["REGION"])}),
+        &json!({"house": echo_server_with_env(&street, &["REGION"])}),
     );
     street.sandbox.write("project/.mcp.json", "{}");
     street.sandbox.write("project/.env.pmcp", "REGION=theirs\n");
-    let mut client = client(&street, "gateway");
+    let mut client = start_client(&street, "gateway");
     let unset = client.invoke("house::count", &json!({}));
-    assert_eq!(error(&unset)["code"], "source_unauthorized", "{unset}");
-    assert!(error(&unset).to_string().contains("REGION"), "{unset}");
-    assert_eq!(street.starts("house"), 0);
+    assert_eq!(tool_error(&unset)["code"], "source_unauthorized", "{unset}");
+    assert!(tool_error(&unset).to_string().contains("REGION"), "{unset}");
+    assert_eq!(street.start_count("house"), 0);
 }
 
 #[test]
 fn an_edit_of_the_checkouts_values_waits_for_an_approval() {
-    let street = Street::new();
-    write(
+    let street = GatewayFixture::new();
+    write_servers(
         &street,
         "project/.mcp.json",
-        &json!({"house": house(&street, &["WORD"])}),
+        &json!({"house": echo_server_with_env(&street, &["WORD"])}),
     );
     street.sandbox.write("project/.env.pmcp", "WORD=first\n");
-    let mut client = client(&street, "gateway");
+    let mut client = start_client(&street, "gateway");
     let withheld = client.invoke("house::count", &json!({}));
-    assert_eq!(error(&withheld)["code"], "source_unavailable", "{withheld}");
-    street.sandbox.ok(&["gateway", "trust", "house", "--yes"]);
-    until("the approval is taken up", || {
-        (variable(&mut client, "WORD") == "first").then_some(())
+    assert_eq!(
+        tool_error(&withheld)["code"],
+        "source_unavailable",
+        "{withheld}"
+    );
+    street
+        .sandbox
+        .run_ok(&["gateway", "trust", "house", "--yes"]);
+    wait_until("the approval is taken up", || {
+        (read_variable(&mut client, "WORD") == "first").then_some(())
     });
-    let starts = street.starts("house");
+    let starts = street.start_count("house");
     street.sandbox.write("project/.env.pmcp", "WORD=second\n");
-    until("the edit is reported", || {
-        is_waiting(&mut client).then_some(())
+    wait_until("the edit is reported", || {
+        is_edit_waiting(&mut client).then_some(())
     });
-    assert_eq!(variable(&mut client, "WORD"), "first");
-    assert_eq!(street.starts("house"), starts);
-    let listed = street.sandbox.ok(&["gateway", "trust", "--list"]);
+    assert_eq!(read_variable(&mut client, "WORD"), "first");
+    assert_eq!(street.start_count("house"), starts);
+    let listed = street.sandbox.run_ok(&["gateway", "trust", "--list"]);
     assert!(listed.contains("house\twaits"), "{listed}");
-    let shown = street.sandbox.ok(&["gateway", "trust", "house", "--yes"]);
+    let shown = street
+        .sandbox
+        .run_ok(&["gateway", "trust", "house", "--yes"]);
     assert!(shown.contains("WORD = second"), "{shown}");
-    until("the approved edit is taken up", || {
-        (variable(&mut client, "WORD") == "second").then_some(())
+    wait_until("the approved edit is taken up", || {
+        (read_variable(&mut client, "WORD") == "second").then_some(())
     });
-    assert!(!is_waiting(&mut client));
+    assert!(!is_edit_waiting(&mut client));
 }
 
 #[test]
 fn a_renewed_value_of_the_user_asks_for_nothing() {
-    let street = Street::new();
-    write(
+    let street = GatewayFixture::new();
+    write_servers(
         &street,
         "project/.mcp.json",
-        &json!({"house": house(&street, &["WORD", "API_TOKEN"])}),
+        &json!({"house": echo_server_with_env(&street, &["WORD", "API_TOKEN"])}),
     );
     let store = |word: &str, token: &str| {
         let text = format!("WORD={word}\nAPI_TOKEN={token}\n");
         street.sandbox.write(".config/pmcp/pmcp.env", text);
     };
     store("old", "hunter2-hunter2");
-    let shown = street.sandbox.ok(&["gateway", "trust", "--yes"]);
+    let shown = street.sandbox.run_ok(&["gateway", "trust", "--yes"]);
     assert!(!shown.contains("hunter2"), "{shown}");
-    let mut client = client(&street, "gateway");
-    assert_eq!(variable(&mut client, "WORD"), "old");
+    let mut client = start_client(&street, "gateway");
+    assert_eq!(read_variable(&mut client, "WORD"), "old");
     store("renewed", "swordfish-swordfish");
-    until("the renewed value is taken up", || {
-        (variable(&mut client, "WORD") == "renewed").then_some(())
+    wait_until("the renewed value is taken up", || {
+        (read_variable(&mut client, "WORD") == "renewed").then_some(())
     });
-    assert!(!is_waiting(&mut client));
-    let listed = street.sandbox.ok(&["gateway", "trust", "--list"]);
+    assert!(!is_edit_waiting(&mut client));
+    let listed = street.sandbox.run_ok(&["gateway", "trust", "--list"]);
     assert!(listed.contains("house\tapproved"), "{listed}");
 }
 
-/// A project with a command and an address, each with values from the checkout and from the user.
-fn to_review() -> Sandbox {
+/// A project with a command and a URL, each with values from the checkout and from the user.
+fn project_to_review() -> Sandbox {
     let sandbox = Sandbox::new();
     let servers = json!({
         "runs": {
@@ -170,7 +178,7 @@ fn to_review() -> Sandbox {
 }
 
 #[track_caller]
-fn shows_everything(shown: &str) {
+fn assert_shows_everything(shown: &str) {
     for part in [
         "runs",
         "node server.js ${MODE}",
@@ -193,8 +201,8 @@ fn shows_everything(shown: &str) {
     }
 }
 
-fn waiting(sandbox: &Sandbox) -> usize {
-    let listed = sandbox.ok(&["gateway", "trust", "--list"]);
+fn waiting_count(sandbox: &Sandbox) -> usize {
+    let listed = sandbox.run_ok(&["gateway", "trust", "--list"]);
     listed
         .lines()
         .filter(|line| line.contains("\twaits\t"))
@@ -203,19 +211,19 @@ fn waiting(sandbox: &Sandbox) -> usize {
 
 #[test]
 fn without_a_terminal_nothing_is_approved_but_by_the_flag() {
-    let sandbox = to_review();
+    let sandbox = project_to_review();
     let mut command = sandbox.command();
     let ran = run_with_input(command.args(["gateway", "trust"]), b"y\n");
     assert_eq!(ran.status, 64, "{ran:?}");
     assert!(ran.stderr.contains("rung gateway trust --yes"), "{ran:?}");
-    shows_everything(&ran.stdout);
-    assert_eq!(waiting(&sandbox), 2);
-    let shown = sandbox.ok(&["gateway", "trust", "--yes", "runs"]);
+    assert_shows_everything(&ran.stdout);
+    assert_eq!(waiting_count(&sandbox), 2);
+    let shown = sandbox.run_ok(&["gateway", "trust", "--yes", "runs"]);
     assert!(shown.contains("runs: approved"), "{shown}");
     assert!(!shown.contains("asks"), "{shown}");
-    assert_eq!(waiting(&sandbox), 1);
-    let shown = sandbox.ok(&["gateway", "trust", "--yes", "runs"]);
-    assert!(shown.contains("runs: approved already"), "{shown}");
+    assert_eq!(waiting_count(&sandbox), 1);
+    let shown = sandbox.run_ok(&["gateway", "trust", "--yes", "runs"]);
+    assert!(shown.contains("runs: already approved"), "{shown}");
     let unknown = sandbox.run(&["gateway", "trust", "--yes", "askz"]);
     assert!(
         unknown.stderr.contains("did you mean `asks`?"),
@@ -223,8 +231,8 @@ fn without_a_terminal_nothing_is_approved_but_by_the_flag() {
     );
 }
 
-/// Runs a command at a terminal of its own, and answers.
-fn at_a_terminal(sandbox: &Sandbox, args: &str, answer: &str) -> Ran {
+/// Runs a command in a pseudo-terminal and types the answer.
+fn run_at_terminal(sandbox: &Sandbox, args: &str, answer: &str) -> CommandOutput {
     let mut command = Command::new("script");
     let rung = env!("CARGO_BIN_EXE_rung");
     command
@@ -241,16 +249,16 @@ fn at_a_terminal(sandbox: &Sandbox, args: &str, answer: &str) -> Ran {
 
 #[test]
 fn at_a_terminal_it_asks_and_does_as_it_is_answered() {
-    let sandbox = to_review();
+    let sandbox = project_to_review();
     for no in ["n\n", "\n", "maybe\n"] {
-        let ran = at_a_terminal(&sandbox, "gateway trust", no);
+        let ran = run_at_terminal(&sandbox, "gateway trust", no);
         assert_eq!(ran.status, 64, "{no:?}: {ran:?}");
-        shows_everything(&ran.stdout);
+        assert_shows_everything(&ran.stdout);
         assert!(ran.stdout.contains("[y/N]"), "{ran:?}");
-        assert_eq!(waiting(&sandbox), 2, "{no:?}");
+        assert_eq!(waiting_count(&sandbox), 2, "{no:?}");
     }
-    let ran = at_a_terminal(&sandbox, "gateway trust", "y\n");
+    let ran = run_at_terminal(&sandbox, "gateway trust", "y\n");
     assert_eq!(ran.status, 0, "{ran:?}");
-    shows_everything(&ran.stdout);
-    assert_eq!(waiting(&sandbox), 0);
+    assert_shows_everything(&ran.stdout);
+    assert_eq!(waiting_count(&sandbox), 0);
 }

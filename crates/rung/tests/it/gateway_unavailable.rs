@@ -1,9 +1,9 @@
-//! Servers that are configured and cannot be used: who learns of them, and how much. And names that are nearly right, which never
-//! lead to another server.
+//! Configured servers that cannot be used: who learns of them, and how much. And names that are nearly right, which never lead
+//! to another server.
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Client, Session, Street, error, plays};
+use crate::gateway::{GatewayClient, GatewayFixture, LegacyHttpSession, tool_error, with_role};
 
 const GRANT: &str = "\
 [[servers]]
@@ -19,17 +19,17 @@ name = \"off\"
 name = \"denied\"
 ";
 
-/// Names of servers that cannot be used, with a word of each reason.
+/// Servers that cannot be used, each with a part of its reason.
 const UNUSABLE: [(&str, &str); 3] = [
     ("broken", "neither a command nor a url"),
     ("off", "disabled"),
     ("denied", "policy"),
 ];
 
-/// A place with one server that works and one of every sort that does not, and the tokens of a caller who was granted them while
-/// they worked, of one who was granted only the first, and of one without a grant.
+/// One working server and one of every unusable kind, and three tokens: one granted all of them while they worked, one granted
+/// only the first, and one without a grant.
 struct UnavailableServers {
-    street: Street,
+    gateway: GatewayFixture,
     policy: String,
     granted: String,
     narrow: String,
@@ -38,36 +38,36 @@ struct UnavailableServers {
 
 impl UnavailableServers {
     fn new() -> Self {
-        let street = Street::new();
-        let house = |name: &str| street.house(name);
-        street.configure(&json!({
+        let gateway = GatewayFixture::new();
+        let house = |name: &str| gateway.echo_server(name);
+        gateway.configure(&json!({
             "house": house("house"), "broken": house("broken"), "off": house("off"), "denied": house("denied"),
         }));
         let token = |name: &str, grant: &str| {
-            let file = street.sandbox.write(&format!("{name}.toml"), grant);
-            let mut command = street.sandbox.command();
+            let file = gateway.sandbox.write(&format!("{name}.toml"), grant);
+            let mut command = gateway.sandbox.command();
             command
                 .args(["token", "new", name, "--grant"])
                 .arg(file)
-                .env("PMCP_CONFIG", street.file());
+                .env("PMCP_CONFIG", gateway.config_file());
             let ran = crate::sandbox::run(&mut command);
             assert_eq!(ran.status, 0, "{ran:?}");
             ran.stdout.trim().to_owned()
         };
         let granted = token("granted", GRANT);
         let narrow = token("narrow", "[[servers]]\nname = \"house\"\n");
-        let plain = street.token("plain");
+        let plain = gateway.create_token("plain");
         let mut off = house("off");
         off["disabled"] = true.into();
-        street.configure(&json!({
+        gateway.configure(&json!({
             "house": house("house"), "broken": {"args": []}, "off": off, "denied": house("denied"),
         }));
-        let policy = street
+        let policy = gateway
             .sandbox
             .write("policy.yaml", "servers: {denylist: [denied]}");
         let policy = policy.to_str().unwrap().to_owned();
         Self {
-            street,
+            gateway,
             policy,
             granted,
             narrow,
@@ -76,25 +76,26 @@ impl UnavailableServers {
     }
 }
 
-/// An address that cannot be one leaves a server listed: what is wrong is for its callers, the file is not.
+/// A server with an invalid URL stays listed: its callers learn the reason, only the local process the file.
 #[test]
 fn the_file_of_a_server_that_cannot_be_reached_is_for_the_local_process() {
     let place = UnavailableServers::new();
-    let street = &place.street;
-    street.configure(&json!({"house": street.house("house"), "broken": {"url": "http://a b"}}));
+    let street = &place.gateway;
+    street
+        .configure(&json!({"house": street.echo_server("house"), "broken": {"url": "http://a b"}}));
     let mut client = street.client(&[]);
     let refused = client.invoke("broken::count", &json!({}));
-    let refused = error(&refused).to_string();
+    let refused = tool_error(&refused).to_string();
     assert!(
         refused.contains("its url") && refused.contains("servers.json"),
         "{refused}"
     );
     let health = client.call("gateway.health", &json!({"server": "broken"}));
     assert!(health.to_string().contains("servers.json"), "{health}");
-    let server = street.listening(&[]);
-    let session = Session::open(&server, Some(&place.granted));
+    let server = street.http_server(&[]);
+    let session = LegacyHttpSession::open(&server, Some(&place.granted));
     let refused = session.invoke("broken::count", &json!({}));
-    let refused = error(&refused).to_string();
+    let refused = tool_error(&refused).to_string();
     assert!(
         refused.contains("its url") && !refused.contains("servers.json"),
         "{refused}"
@@ -106,8 +107,30 @@ fn the_file_of_a_server_that_cannot_be_reached_is_for_the_local_process() {
     }
 }
 
-/// Every way to ask for a server by name, but for its health.
-fn ways(server: &str) -> Vec<(&'static str, Value)> {
+#[test]
+fn files_with_problems_are_named_to_the_local_process_alone() {
+    let fixture = UnavailableServers::new();
+    let gateway = &fixture.gateway;
+    let server = gateway.http_server(&[]);
+    let session = LegacyHttpSession::open(&server, Some(&fixture.plain));
+    let mut client = gateway.client(&[]);
+    // A file that breaks while the gateway runs keeps its last good state.
+    gateway.sandbox.write("servers.json", "{\"mcpServers\": {");
+    for tool in ["gateway.refresh", "gateway.health"] {
+        let reply = session.call(tool, &json!({})).to_string();
+        assert!(
+            reply.contains("configuration files have problems (1)"),
+            "{tool}: {reply}"
+        );
+        assert!(!reply.contains("servers.json"), "{tool}: {reply}");
+    }
+    client.call("gateway.refresh", &json!({}));
+    let health = client.call("gateway.health", &json!({}));
+    assert!(health.to_string().contains("servers.json"), "{health}");
+}
+
+/// Every call that names a server, except its health.
+fn calls_naming_server(server: &str) -> Vec<(&'static str, Value)> {
     let id = format!("{server}::count");
     vec![
         ("gateway.invoke", json!({"tool_id": id})),
@@ -122,18 +145,18 @@ fn ways(server: &str) -> Vec<(&'static str, Value)> {
 #[test]
 fn the_local_process_learns_the_reason_and_the_file() {
     let place = UnavailableServers::new();
-    let mut client = place.street.client(&["--policy", &place.policy]);
+    let mut client = place.gateway.client(&["--policy", &place.policy]);
     for (server, reason) in UNUSABLE {
         let file = if server == "denied" {
             "policy.yaml"
         } else {
             "servers.json"
         };
-        let mut all = ways(server);
+        let mut all = calls_naming_server(server);
         all.push(("gateway.connect_server", json!({"server_name": server})));
         for (tool, arguments) in all {
             let refused = client.call(tool, &arguments);
-            let refused = error(&refused);
+            let refused = tool_error(&refused);
             assert_eq!(refused["code"], "source_unavailable", "{tool}: {refused}");
             let message = refused["message"].as_str().unwrap();
             for part in [server, reason, file] {
@@ -158,19 +181,19 @@ fn the_local_process_learns_the_reason_and_the_file() {
         "{health}"
     );
     for (server, _) in UNUSABLE {
-        assert_eq!(place.street.starts(server), 0, "{server}");
+        assert_eq!(place.gateway.start_count(server), 0, "{server}");
     }
 }
 
 #[test]
 fn a_caller_whose_grant_names_a_server_learns_the_reason_and_no_file() {
     let place = UnavailableServers::new();
-    let server = place.street.listening(&["--policy", &place.policy]);
-    let session = Session::open(&server, Some(&place.granted));
+    let server = place.gateway.http_server(&["--policy", &place.policy]);
+    let session = LegacyHttpSession::open(&server, Some(&place.granted));
     for (server, reason) in UNUSABLE {
-        for (tool, arguments) in ways(server) {
+        for (tool, arguments) in calls_naming_server(server) {
             let refused = session.call(tool, &arguments);
-            let refused = error(&refused);
+            let refused = tool_error(&refused);
             assert_eq!(refused["code"], "source_unavailable", "{tool}: {refused}");
             let message = refused["message"].as_str().unwrap();
             assert!(
@@ -202,11 +225,11 @@ fn a_caller_whose_grant_names_a_server_learns_the_reason_and_no_file() {
 #[test]
 fn to_every_other_caller_such_a_server_is_absent() {
     let place = UnavailableServers::new();
-    let server = place.street.listening(&["--policy", &place.policy]);
+    let server = place.gateway.http_server(&["--policy", &place.policy]);
     for token in [&place.narrow, &place.plain] {
-        let session = Session::open(&server, Some(token));
+        let session = LegacyHttpSession::open(&server, Some(token));
         for (server, _) in UNUSABLE {
-            let mut all = ways(server);
+            let mut all = calls_naming_server(server);
             all.push(("gateway.health", json!({"server": server})));
             for (tool, arguments) in all {
                 let nothing = "x".repeat(server.len());
@@ -220,7 +243,7 @@ fn to_every_other_caller_such_a_server_is_absent() {
         for tool in ["gateway.health", "gateway.catalog_search"] {
             let told = session.call(tool, &json!({})).to_string();
             for (server, _) in UNUSABLE {
-                // As a whole word: one of them begins a status, too.
+                // Compared as whole words: one of the names is also the beginning of a status.
                 let word = |part: &str| part == server;
                 let mut words = told.split(|c: char| !c.is_alphanumeric());
                 assert!(!words.any(word), "{tool}: {told}");
@@ -231,13 +254,13 @@ fn to_every_other_caller_such_a_server_is_absent() {
 
 #[test]
 fn a_source_that_the_settings_switch_off_is_named() {
-    let street = Street::with_a_house();
-    let command = plays("house")["command"].as_str().unwrap().to_owned();
+    let street = GatewayFixture::with_echo_server();
+    let command = with_role("house")["command"].as_str().unwrap().to_owned();
     let settings = format!("[sources.notes]\ncommand = [{command:?}, \"house\"]\noff = true\n");
     street.sandbox.write(".config/rung/config.toml", settings);
     let mut client = street.client(&[]);
     let refused = client.invoke("notes::count", &json!({}));
-    let refused = error(&refused);
+    let refused = tool_error(&refused);
     assert_eq!(refused["code"], "source_unavailable", "{refused}");
     let message = refused["message"].as_str().unwrap();
     for part in ["notes", "sources.notes.off", "config.toml"] {
@@ -245,39 +268,39 @@ fn a_source_that_the_settings_switch_off_is_named() {
     }
 }
 
-fn fault(client: &mut Client, tool: &str, arguments: &Value) -> String {
+fn call_error_text(client: &mut GatewayClient, tool: &str, arguments: &Value) -> String {
     let refused = client.call(tool, arguments);
-    error(&refused).to_string()
+    tool_error(&refused).to_string()
 }
 
 #[test]
 fn a_name_that_is_nearly_right_never_leads_to_another_server() {
-    let street = Street::new();
-    street.configure(&json!({"house": street.house("house"), "odd": plays("odd")}));
+    let street = GatewayFixture::new();
+    street.configure(&json!({"house": street.echo_server("house"), "odd": with_role("odd")}));
     let mut client = street.client(&[]);
     for server in ["house", "odd"] {
         client.call("gateway.connect_server", &json!({"server_name": server}));
     }
     for tool in ["gateway.invoke", "gateway.describe"] {
-        // The tool is another server's.
-        let told = fault(&mut client, tool, &json!({"tool_id": "odd::cuont"}));
+        // This tool belongs to another server.
+        let told = call_error_text(&mut client, tool, &json!({"tool_id": "odd::cuont"}));
         assert!(!told.contains("house"), "{told}");
-        let told = fault(&mut client, tool, &json!({"tool_id": "odd::count"}));
+        let told = call_error_text(&mut client, tool, &json!({"tool_id": "odd::count"}));
         assert!(!told.contains("house"), "{told}");
-        // The server is none.
+        // There is no such server.
         for id in ["huose::count", "hous::cuont"] {
-            let told = fault(&mut client, tool, &json!({"tool_id": id}));
+            let told = call_error_text(&mut client, tool, &json!({"tool_id": id}));
             assert!(!told.contains("house::"), "{told}");
             assert!(!told.contains("did you mean"), "{told}");
             assert!(told.contains("gateway.health"), "{told}");
         }
-        // Its own tools are still proposed.
-        let told = fault(&mut client, tool, &json!({"tool_id": "house::cuont"}));
+        // Tools of the named server are still suggested.
+        let told = call_error_text(&mut client, tool, &json!({"tool_id": "house::cuont"}));
         assert!(told.contains("did you mean `house::count`?"), "{told}");
-        let told = fault(&mut client, tool, &json!({"tool_id": "odd::bettr"}));
+        let told = call_error_text(&mut client, tool, &json!({"tool_id": "odd::bettr"}));
         assert!(told.contains("did you mean `odd::better`?"), "{told}");
     }
-    let told = fault(
+    let told = call_error_text(
         &mut client,
         "gateway.connect_server",
         &json!({"server_name": "huose"}),
@@ -288,8 +311,8 @@ fn a_name_that_is_nearly_right_never_leads_to_another_server() {
 #[test]
 fn health_lists_every_server_of_the_caller() {
     let place = UnavailableServers::new();
-    let street = &place.street;
-    street.configure(&json!({"house": street.house("house"), "other": street.house("other"), "dies": plays("dies")}));
+    let street = &place.gateway;
+    street.configure(&json!({"house": street.echo_server("house"), "other": street.echo_server("other"), "dies": with_role("dies")}));
     let mut client = street.client(&[]);
     client.invoke("house::count", &json!({}));
     client.invoke("dies::count", &json!({}));
@@ -309,8 +332,8 @@ fn health_lists_every_server_of_the_caller() {
         [("dies", "error"), ("house", "online"), ("other", "lazy")],
         "{health}"
     );
-    let server = street.listening(&[]);
-    let session = Session::open(&server, Some(&place.narrow));
+    let server = street.http_server(&[]);
+    let session = LegacyHttpSession::open(&server, Some(&place.narrow));
     let health = session.call("gateway.health", &json!({}));
     let rows = health["structuredContent"]["servers"].as_array().unwrap();
     assert_eq!(rows.len(), 1, "{health}");

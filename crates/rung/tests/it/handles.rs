@@ -1,4 +1,4 @@
-//! Cursors and handles that are not what they seem.
+//! Invalid cursors and handles.
 
 use crate::sandbox::Sandbox;
 
@@ -6,36 +6,36 @@ use crate::sandbox::Sandbox;
 fn a_cursor_is_good_for_its_own_result_alone() {
     let sandbox = Sandbox::new();
     let text = "x".repeat(10_000);
-    let first = sandbox.store("text/plain", &text);
-    // The same bytes again: another subject all the same.
-    let second = sandbox.store("text/plain", &text);
-    let part = sandbox.read(&[&first]);
+    let first = sandbox.store_result("text/plain", &text);
+    // Equal content under another handle, which the cursor does not fit.
+    let second = sandbox.store_result("text/plain", &text);
+    let part = sandbox.read_result(&[&first]);
     let cursor = part["next_cursor"].as_str().unwrap();
     assert_eq!(
-        sandbox.read(&[&first, "--cursor", cursor])["window"]["start_chars"],
+        sandbox.read_result(&[&first, "--cursor", cursor])["window"]["start_chars"],
         4_096
     );
-    let foreign = sandbox.read(&[&second, "--cursor", cursor]);
+    let foreign = sandbox.read_result(&[&second, "--cursor", cursor]);
     assert_eq!(foreign["error"]["code"], "invalid_cursor");
-    let truncated = sandbox.read(&[&first, "--cursor", &cursor[..cursor.len() - 1]]);
+    let truncated = sandbox.read_result(&[&first, "--cursor", &cursor[..cursor.len() - 1]]);
     assert_eq!(truncated["error"]["code"], "invalid_cursor");
     let mut forged = cursor.to_owned();
     let end = if forged.ends_with('A') { "B" } else { "A" };
     forged.replace_range(forged.len() - 1.., end);
-    let forged = sandbox.read(&[&first, "--cursor", &forged]);
+    let forged = sandbox.read_result(&[&first, "--cursor", &forged]);
     assert_eq!(forged["error"]["code"], "invalid_cursor");
 }
 
 #[test]
 fn a_cursor_of_another_data_folder_is_not_ours() {
     let (ours, theirs) = (Sandbox::new(), Sandbox::new());
-    let handle = ours.store("text/plain", "x".repeat(10_000));
-    let their_handle = theirs.store("text/plain", "x".repeat(10_000));
-    let part = theirs.read(&[&their_handle]);
+    let handle = ours.store_result("text/plain", "x".repeat(10_000));
+    let their_handle = theirs.store_result("text/plain", "x".repeat(10_000));
+    let part = theirs.read_result(&[&their_handle]);
     let cursor = part["next_cursor"].as_str().unwrap();
-    let refused = ours.read(&[&handle, "--cursor", cursor]);
+    let refused = ours.read_result(&[&handle, "--cursor", cursor]);
     assert_eq!(refused["error"]["code"], "invalid_cursor");
-    // Their handle, here: exactly as one that never was.
+    // A handle of another data folder is reported exactly as one that never existed.
     let theirs = ours.run(&["result", "read", &their_handle]);
     let nobodys = ours.run(&["result", "read", "res_00000000000000000000000000"]);
     assert_eq!((theirs.status, theirs.stdout.as_str()), (66, ""));
@@ -45,20 +45,23 @@ fn a_cursor_of_another_data_folder_is_not_ours() {
 #[test]
 fn removed_and_expired_results_are_gone() {
     let sandbox = Sandbox::new();
-    let removed = sandbox.store("text/plain", "short-lived");
-    sandbox.ok(&["result", "remove", &removed]);
-    assert_eq!(sandbox.read(&[&removed])["error"]["code"], "not_found");
+    let removed = sandbox.store_result("text/plain", "short-lived");
+    sandbox.run_ok(&["result", "remove", &removed]);
+    assert_eq!(
+        sandbox.read_result(&[&removed])["error"]["code"],
+        "not_found"
+    );
     assert_eq!(sandbox.run(&["result", "remove", &removed]).status, 66);
 
     let mut command = sandbox.command();
     command.args(["--set", "results.ttl_s=1", "result", "store", "--quiet"]);
     let ran = crate::sandbox::run_with_input(&mut command, b"gone in a second");
     let handle = ran.stdout.trim();
-    // Waits for the clock, which is the event.
+    // Waits for the expiry itself, not for a fixed time.
     let gone = (0..60).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
-        sandbox.read(&[handle])["error"]["code"] == "not_found"
+        sandbox.read_result(&[handle])["error"]["code"] == "not_found"
     });
     assert!(gone, "a result outlived its time");
-    assert_eq!(sandbox.ok(&["result", "list"]), "");
+    assert_eq!(sandbox.run_ok(&["result", "list"]), "");
 }

@@ -1,50 +1,57 @@
-//! What the program says of itself.
+//! Help, version and output to a closed pipe.
 
 use crate::sandbox::Sandbox;
 
 #[test]
 fn help_lists_the_commands() {
-    insta::assert_snapshot!(Sandbox::new().ok(&["-h"]), @r"
-    One door between AI agents and everything they may reach
+    insta::assert_snapshot!(Sandbox::new().run_ok(&["-h"]), @r#"
+    Give AI agents controlled access to personal data, databases and MCP servers
 
     Usage: rung [OPTIONS] <COMMAND>
 
     Commands:
-      config       Settings: what holds, where it comes from, and which project file may say more
-      mcp          Serves one MCP client on standard input and output
-      serve        Serves MCP clients and personal data over HTTP
-      token        Who may come through the door over HTTP
-      pdpp         Personal data: sources, connections, records, and who may see what of them
-      db           A database of facts in a folder: ask it, change it, take it in and out
-      gateway      Other MCP servers behind one door. Without a command: serves them, and nothing else
-      demo         Makes up one person's data, serves it, and shows how an agent comes to it
-      backup       Copies the data folder as it is at one moment, also while it is in use
-      restore      Makes a data folder of a copy
-      call         Calls a tool of any MCP server
-      inspect      Shows what any MCP server has, and what it costs to be told of it
-      result       Results that are kept: store one, read any part of it
-      completions  Completions for a shell
-      man          The manual page; with a folder, the pages of all commands
+      config       Show the settings and where they come from, and approve a project's settings file
+      mcp          Serve one MCP client over standard input and output
+      serve        Serve MCP clients and personal data over HTTP
+      token        Create, list and revoke bearer tokens
+      pdpp         Manage personal data and who may read it, and read what other providers grant
+      db           Query, change, import and dump Datalog databases
+      gateway      Serve downstream MCP servers as one server; the subcommands inspect and approve them
+      demo         Create sample personal data, serve it, and print how an agent connects
+      backup       Copy the data folder as one consistent snapshot, even while it is in use
+      restore      Create a data folder from a backup
+      call         Call a tool of any MCP server
+      inspect      List the tools, resources and prompts of any MCP server, and their size in bytes and tokens
+      result       Store results, and list, read, export and remove stored ones
+      completions  Print the completion script for a shell
+      man          Print the manual page, or write the pages of all commands into a folder
       help         Print this message or the help of the given subcommand(s)
 
     Options:
-          --home <DIR>       The data folder
-          --set <KEY=VALUE>  Sets any setting, as reply.max_bytes=20000
-      -h, --help             Print help (see more with '--help')
-      -V, --version          Print version
-    ");
+      -h, --help     Print help (see more with '--help')
+      -V, --version  Print version
+
+    Global options:
+          --home <DIR>       Data folder
+          --set <KEY=VALUE>  Override a setting, such as reply.max_bytes=20000; repeatable
+
+    Examples:
+      rung demo                           # try Rung with sample data
+      rung serve --listen 127.0.0.1:7663  # serve clients over HTTP
+      rung call "rung mcp" rung.about     # ask Rung what it offers
+    "#);
 }
 
 #[test]
 fn the_version_is_the_packages() {
-    let version = Sandbox::new().ok(&["--version"]);
+    let version = Sandbox::new().run_ok(&["--version"]);
     assert_eq!(version, format!("rung {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let sandbox = Sandbox::new();
-    let handle = sandbox.store("text/plain", "\u{1F980}".repeat(100_000));
+    let handle = sandbox.store_result("text/plain", "\u{1F980}".repeat(100_000));
     sandbox.write("project/rung.toml", "roots = [\"/\"]\n");
     for command in [
         format!(
@@ -55,7 +62,7 @@ fn a_reader_that_goes_away_is_no_error() {
         "config untrust".to_owned(),
         "completions bash".to_owned(),
     ] {
-        // The reader is gone before the first byte, and the status is the writer's.
+        // The reader closes the pipe before the first byte; the status is the writer's.
         let script = format!(
             "{{ sleep 0.1; {} {command} 2>/dev/null; echo $? >&2; }} | true",
             env!("CARGO_BIN_EXE_rung")

@@ -1,4 +1,4 @@
-//! A client that writes HTTP by hand, so that it can also write what no client would.
+//! A client that writes HTTP by hand, so that it can send invalid requests too.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -9,30 +9,30 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
-use crate::stdio::{PATIENCE, wait};
+use crate::stdio::{TIMEOUT, wait_for_exit};
 
-/// A server on a port of its own.
-pub(crate) struct Server {
+/// A server process that listens on a port of its own.
+pub(crate) struct ServerProcess {
     pub(crate) child: Child,
     pub(crate) address: String,
-    /// The lines it said before it listened.
-    pub(crate) said: Vec<String>,
+    /// The lines on stderr before the address.
+    pub(crate) startup_lines: Vec<String>,
 }
 
-impl Server {
-    /// `rung serve` with these flags.
+impl ServerProcess {
+    /// Starts `rung serve` with these flags.
     pub(crate) fn start(sandbox: &Sandbox, flags: &[&str]) -> Self {
-        Self::at(sandbox, "127.0.0.1:0", flags)
+        Self::start_at(sandbox, "127.0.0.1:0", flags)
     }
 
-    pub(crate) fn at(sandbox: &Sandbox, listen: &str, flags: &[&str]) -> Self {
+    pub(crate) fn start_at(sandbox: &Sandbox, listen: &str, flags: &[&str]) -> Self {
         let mut command = sandbox.command();
         command.args(["serve", "--listen", listen]).args(flags);
-        Self::of(&mut command)
+        Self::spawn(&mut command)
     }
 
-    /// Whatever says where it listens.
-    pub(crate) fn of(command: &mut Command) -> Self {
+    /// Starts a command and waits until it prints its address.
+    pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -40,48 +40,48 @@ impl Server {
             .spawn()
             .unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut said = Vec::new();
+        let mut startup_lines = Vec::new();
         let address = loop {
             let mut line = String::new();
             assert_ne!(
                 stderr.read_line(&mut line).unwrap(),
                 0,
-                "the server ended: {said:?}"
+                "the server ended: {startup_lines:?}"
             );
             match line.trim().strip_prefix("listening at http://") {
                 Some(url) => break url.trim_end_matches("/mcp").to_owned(),
-                None => said.push(line.trim().to_owned()),
+                None => startup_lines.push(line.trim().to_owned()),
             }
         };
-        // What else it says must not fill the pipe.
+        // Drains stderr, so that the pipe does not fill up.
         std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
         Self {
             child,
             address,
-            said,
+            startup_lines,
         }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
         let port = self.address.rsplit_once(':').unwrap().1;
         let stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
 
-    /// Sends a request as given, and reads the head of what comes back.
-    pub(crate) fn send(&self, request: &Request) -> Reply {
+    /// Sends a request and reads the head of the response.
+    pub(crate) fn send(&self, request: &HttpRequest) -> HttpReply {
         let mut stream = self.connect();
         stream
             .write_all(request.head(&self.address).as_bytes())
             .unwrap();
-        // A server that refuses a body early closes the pipe; what it says of that is its answer.
+        // A server that refuses a body early closes the pipe; its response is still read.
         let _closed_early = stream.write_all(&request.body);
-        Reply::read(stream)
+        HttpReply::read_head(stream)
     }
 
-    /// Sends a request and goes away at once.
-    pub(crate) fn begin(&self, request: &Request) {
+    /// Sends a request and disconnects at once.
+    pub(crate) fn send_and_disconnect(&self, request: &HttpRequest) {
         let mut stream = self.connect();
         stream
             .write_all(request.head(&self.address).as_bytes())
@@ -90,8 +90,8 @@ impl Server {
         let _gone = stream.shutdown(Shutdown::Both);
     }
 
-    /// Sends a request, and waits for a while, but not for the answer.
-    pub(crate) fn begin_and_wait(&self, request: &Request, a_while: Duration) {
+    /// Sends a request and disconnects after a while without reading the response.
+    pub(crate) fn send_without_reading(&self, request: &HttpRequest, a_while: Duration) {
         let mut stream = self.connect();
         stream
             .write_all(request.head(&self.address).as_bytes())
@@ -100,39 +100,39 @@ impl Server {
         std::thread::sleep(a_while);
     }
 
-    /// Sends a message, and reads all of the answer.
+    /// Sends a request and reads the whole response.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "most are built where they are posted"
     )]
-    pub(crate) fn post(&self, request: Request) -> Reply {
+    pub(crate) fn fetch(&self, request: HttpRequest) -> HttpReply {
         let mut reply = self.send(&request);
         reply.read_all();
         reply
     }
 
-    pub(crate) fn get(&self, path: &str) -> Reply {
-        let mut reply = self.send(&Request::new("GET", path));
+    pub(crate) fn get(&self, path: &str) -> HttpReply {
+        let mut reply = self.send(&HttpRequest::new("GET", path));
         reply.read_all();
         reply
     }
 
-    /// Asks whoever listens at an address.
+    /// Sends a request to any address and reads the whole response.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "most are built where they are asked"
     )]
-    pub(crate) fn ask(address: &str, request: Request) -> Reply {
+    pub(crate) fn fetch_from(address: &str, request: HttpRequest) -> HttpReply {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(request.head(address).as_bytes()).unwrap();
         stream.write_all(&request.body).unwrap();
-        let mut reply = Reply::read(stream);
+        let mut reply = HttpReply::read_head(stream);
         reply.read_all();
         reply
     }
 
-    /// Opens a legacy session, and gives its id.
+    /// Opens a legacy session and returns its id.
     pub(crate) fn session(
         &self,
         version: &str,
@@ -144,11 +144,11 @@ impl Server {
             "capabilities": capabilities,
             "clientInfo": {"name": "raw", "version": "0"},
         });
-        let mut request = legacy(1, "initialize", params);
+        let mut request = legacy_request(1, "initialize", params);
         if let Some(token) = token {
             request = request.bearer(token);
         }
-        let reply = self.post(request);
+        let reply = self.fetch(request);
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply
             .header("mcp-session-id")
@@ -157,12 +157,11 @@ impl Server {
     }
 
     pub(crate) fn terminate(&mut self) -> i32 {
-        signal(&self.child, "TERM");
-        wait(&mut self.child)
+        send_signal(&self.child, "TERM");
+        wait_for_exit(&mut self.child)
     }
 
-    /// Kilobytes of own memory.
-    /// Ends at once, and without a word.
+    /// Kills the process without a shutdown.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -178,7 +177,7 @@ impl Server {
     }
 }
 
-pub(crate) fn signal(child: &Child, name: &str) {
+pub(crate) fn send_signal(child: &Child, name: &str) {
     let status = std::process::Command::new("kill")
         .args([format!("-{name}"), child.id().to_string()])
         .status()
@@ -186,7 +185,7 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
@@ -194,14 +193,14 @@ impl Drop for Server {
 }
 
 #[derive(Clone)]
-pub(crate) struct Request {
+pub(crate) struct HttpRequest {
     method: &'static str,
     path: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-impl Request {
+impl HttpRequest {
     pub(crate) fn new(method: &'static str, path: &str) -> Self {
         Self {
             method,
@@ -211,15 +210,15 @@ impl Request {
         }
     }
 
-    /// A message, posted as a client posts it.
-    pub(crate) fn message(message: &Value) -> Self {
-        Self::raw(message.to_string())
+    /// A POST to `/mcp` as a client sends it.
+    pub(crate) fn from_message(message: &Value) -> Self {
+        Self::from_body(message.to_string())
     }
 
-    pub(crate) fn raw(body: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn from_body(body: impl Into<Vec<u8>>) -> Self {
         let mut request = Self::new("POST", "/mcp")
-            .with("Content-Type", "application/json")
-            .with("Accept", "application/json, text/event-stream");
+            .with_header("Content-Type", "application/json")
+            .with_header("Accept", "application/json, text/event-stream");
         request.body = body.into();
         request
     }
@@ -229,31 +228,31 @@ impl Request {
         self
     }
 
-    /// With a header, in place of one of the same name.
-    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
-        self = self.without(name);
+    /// Sets a header, replacing any of the same name.
+    pub(crate) fn with_header(mut self, name: &str, value: &str) -> Self {
+        self = self.without_header(name);
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With a header, beside one of the same name.
-    pub(crate) fn and(mut self, name: &str, value: &str) -> Self {
+    /// Adds a header, keeping any of the same name.
+    pub(crate) fn add_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    pub(crate) fn without(mut self, name: &str) -> Self {
+    pub(crate) fn without_header(mut self, name: &str) -> Self {
         self.headers
             .retain(|(own, _)| !own.eq_ignore_ascii_case(name));
         self
     }
 
     pub(crate) fn session(self, id: &str) -> Self {
-        self.with("Mcp-Session-Id", id)
+        self.with_header("Mcp-Session-Id", id)
     }
 
     pub(crate) fn bearer(self, token: &str) -> Self {
-        self.with("Authorization", &format!("Bearer {token}"))
+        self.with_header("Authorization", &format!("Bearer {token}"))
     }
 
     fn head(&self, address: &str) -> String {
@@ -275,42 +274,43 @@ impl Request {
     }
 }
 
-/// A modern request, with the headers that repeat it.
-pub(crate) fn modern(id: u64, method: &str, params: Value) -> Request {
-    modern_with(id, method, params, &json!({}))
+/// A modern request with the headers that repeat its body.
+pub(crate) fn modern_request(id: u64, method: &str, params: Value) -> HttpRequest {
+    modern_request_with(id, method, params, &json!({}))
 }
 
-/// The same, of a client with these capabilities.
-pub(crate) fn modern_with(
+/// A modern request of a client with these capabilities.
+pub(crate) fn modern_request_with(
     id: u64,
     method: &str,
     mut params: Value,
     capabilities: &Value,
-) -> Request {
-    params["_meta"] = crate::stdio::meta(capabilities);
+) -> HttpRequest {
+    params["_meta"] = crate::stdio::modern_meta(capabilities);
     let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-    let mut request = Request::message(&message)
-        .with("MCP-Protocol-Version", "2026-07-28")
-        .with("Mcp-Method", method);
+    let mut request = HttpRequest::from_message(&message)
+        .with_header("MCP-Protocol-Version", "2026-07-28")
+        .with_header("Mcp-Method", method);
     for member in ["name", "uri", "taskId"] {
         if let Some(name) = params[member].as_str() {
-            request = request.with("Mcp-Name", name);
+            request = request.with_header("Mcp-Name", name);
         }
     }
     request
 }
 
-/// A legacy request.
 #[allow(
     clippy::needless_pass_by_value,
     reason = "it is built where it is called"
 )]
-pub(crate) fn legacy(id: u64, method: &str, params: Value) -> Request {
-    Request::message(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+pub(crate) fn legacy_request(id: u64, method: &str, params: Value) -> HttpRequest {
+    HttpRequest::from_message(
+        &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}),
+    )
 }
 
-/// What came back.
-pub(crate) struct Reply {
+/// An HTTP response; the body is read on demand.
+pub(crate) struct HttpReply {
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
@@ -319,8 +319,8 @@ pub(crate) struct Reply {
     pending: String,
 }
 
-impl Reply {
-    fn read(stream: TcpStream) -> Self {
+impl HttpReply {
+    fn read_head(stream: TcpStream) -> Self {
         let mut stream = BufReader::new(stream);
         let mut line = String::new();
         stream.read_line(&mut line).unwrap();
@@ -356,8 +356,8 @@ impl Reply {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// All headers of one name.
-    pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
+    /// All values of a header.
+    pub(crate) fn header_values(&self, name: &str) -> Vec<&str> {
         let found = self.headers.iter().filter(|(own, _)| own == name);
         found.map(|(_, value)| value.as_str()).collect()
     }
@@ -368,7 +368,7 @@ impl Reply {
 
     pub(crate) fn read_all(&mut self) {
         if self.chunked {
-            while let Some(chunk) = self.chunk() {
+            while let Some(chunk) = self.read_chunk() {
                 self.body.extend(chunk);
             }
         } else {
@@ -376,8 +376,8 @@ impl Reply {
         }
     }
 
-    /// One chunk; `None` at the end.
-    fn chunk(&mut self) -> Option<Vec<u8>> {
+    /// Reads one chunk; `None` at the end.
+    fn read_chunk(&mut self) -> Option<Vec<u8>> {
         let mut size = String::new();
         if self.stream.read_line(&mut size).ok()? == 0 {
             return None;
@@ -397,36 +397,35 @@ impl Reply {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|_| panic!("not JSON: {} {}", self.status, self.text()))
     }
 
-    /// Every event of a body that has been read.
-    pub(crate) fn events(&self) -> Vec<Event> {
+    /// The events of a body that was read whole.
+    pub(crate) fn events(&self) -> Vec<SseEvent> {
         let text = self.text();
         let blocks = text.split("\n\n").filter(|block| !block.trim().is_empty());
-        blocks.filter_map(Event::parse).collect()
+        blocks.filter_map(SseEvent::parse).collect()
     }
 
-    /// The next event of a body that is still coming; `None` at the end.
-    pub(crate) fn event(&mut self) -> Option<Event> {
+    /// Waits for the next event of a stream; `None` at the end.
+    pub(crate) fn next_event(&mut self) -> Option<SseEvent> {
         loop {
             if let Some((block, rest)) = self.pending.split_once("\n\n") {
-                let (event, rest) = (Event::parse(block), rest.to_owned());
+                let (event, rest) = (SseEvent::parse(block), rest.to_owned());
                 self.pending = rest;
                 match event {
                     Some(event) => return Some(event),
                     None => continue,
                 }
             }
-            let chunk = self.chunk()?;
+            let chunk = self.read_chunk()?;
             self.pending.push_str(&String::from_utf8(chunk).unwrap());
         }
     }
 
-    /// Whether nothing comes for a while.
+    /// Returns true if nothing arrives within this time.
     pub(crate) fn is_silent_for(&mut self, a_while: Duration) -> bool {
         self.stream
             .get_ref()
@@ -435,27 +434,27 @@ impl Reply {
         let silent = self.stream.fill_buf().is_err();
         self.stream
             .get_ref()
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(TIMEOUT))
             .unwrap();
         silent
     }
 
-    /// Goes away without a word.
-    pub(crate) fn hang_up(self) {
+    /// Closes the connection.
+    pub(crate) fn disconnect(self) {
         let _gone = self.stream.get_ref().shutdown(Shutdown::Both);
     }
 }
 
 /// A server-sent event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct SseEvent {
     pub(crate) id: Option<String>,
     pub(crate) retry: Option<String>,
     pub(crate) data: String,
 }
 
-impl Event {
-    /// `None` where a block is only a comment.
+impl SseEvent {
+    /// Returns `None` for a block with only a comment.
     fn parse(block: &str) -> Option<Self> {
         let mut event = Self {
             id: None,

@@ -1,17 +1,17 @@
-//! Clients that are slow, large, many or gone.
+//! Clients that are slow, numerous, send too much, or disconnect.
 
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::http::{Request, Server, legacy, modern};
+use crate::http::{HttpRequest, ServerProcess, legacy_request, modern_request};
 use crate::sandbox::Sandbox;
 
 #[test]
 fn a_body_that_is_too_large_is_refused_without_being_kept() {
     let sandbox = Sandbox::new();
-    let server = Server::start(&sandbox, &[]);
+    let server = ServerProcess::start(&sandbox, &[]);
     let before_kb = server.memory_kb();
     let mut stream = server.connect();
     let head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -35,9 +35,9 @@ fn a_body_that_is_too_large_is_refused_without_being_kept() {
         "{answer}"
     );
     assert!(server.memory_kb() < before_kb + (16 << 10));
-    let large = Request::raw(vec![b' '; 5 << 20]);
-    assert_eq!(server.post(large).status, 413);
-    // Answered under its own id, also where that comes last.
+    let large = HttpRequest::from_body(vec![b' '; 5 << 20]);
+    assert_eq!(server.fetch(large).status, 413);
+    // The error has the request's id, even if the id comes last.
     let text = "x".repeat(5 << 20);
     for large in [
         format!(r#"{{"jsonrpc":"2.0","id":"one","method":"ping","params":{{"x":"{text}"}}}}"#),
@@ -45,20 +45,22 @@ fn a_body_that_is_too_large_is_refused_without_being_kept() {
             r#"{{"method":"ping","params":{{"id":2,"x":"{text}"}},"jsonrpc":"2.0","id":"one"}}"#
         ),
     ] {
-        let reply = server.post(Request::raw(large.into_bytes()));
+        let reply = server.fetch(HttpRequest::from_body(large.into_bytes()));
         assert_eq!(reply.status, 413);
         assert_eq!(reply.json()["id"], "one", "{}", reply.text());
     }
     assert_eq!(
-        server.post(modern(1, "server/discover", json!({}))).status,
+        server
+            .fetch(modern_request(1, "server/discover", json!({})))
+            .status,
         200
     );
 }
 
 #[test]
-fn a_client_that_sends_nothing_or_a_byte_at_a_time_is_let_go_and_keeps_nobody_out() {
+fn a_client_that_sends_nothing_or_a_byte_at_a_time_is_disconnected_and_blocks_no_other() {
     let sandbox = Sandbox::new();
-    let server = Server::start(&sandbox, &[]);
+    let server = ServerProcess::start(&sandbox, &[]);
     let idle: Vec<_> = (0..200).map(|_| server.connect()).collect();
     let mut slow = server.connect();
     let started = Instant::now();
@@ -69,7 +71,7 @@ fn a_client_that_sends_nothing_or_a_byte_at_a_time_is_let_go_and_keeps_nobody_ou
             break true;
         }
         sent += 1;
-        // Meanwhile others are served.
+        // Other clients are served meanwhile.
         assert_eq!(server.get("/health").status, 200);
         slow.set_read_timeout(Some(Duration::from_millis(400)))
             .unwrap();
@@ -80,7 +82,7 @@ fn a_client_that_sends_nothing_or_a_byte_at_a_time_is_let_go_and_keeps_nobody_ou
                     error.kind(),
                     std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
                 ) => {}
-            // An answer or an end, either way it is over.
+            // Any reply or the end of the connection.
             _ => break true,
         }
         if started.elapsed() > Duration::from_secs(40) {
@@ -94,14 +96,16 @@ fn a_client_that_sends_nothing_or_a_byte_at_a_time_is_let_go_and_keeps_nobody_ou
 #[test]
 fn a_thousand_sessions_leave_nothing_behind() {
     let sandbox = Sandbox::new();
-    let server = Server::start(&sandbox, &[]);
+    let server = ServerProcess::start(&sandbox, &[]);
     let round = || {
         let ids: Vec<String> = (0..1_000)
             .map(|_| server.session("2025-11-25", &json!({}), None))
             .collect();
         for id in &ids {
             assert_eq!(
-                server.post(legacy(2, "ping", json!({})).session(id)).status,
+                server
+                    .fetch(legacy_request(2, "ping", json!({})).session(id))
+                    .status,
                 200
             );
         }
@@ -109,7 +113,7 @@ fn a_thousand_sessions_leave_nothing_behind() {
         for id in &ids {
             assert_eq!(
                 server
-                    .post(Request::new("DELETE", "/mcp").session(id))
+                    .fetch(HttpRequest::new("DELETE", "/mcp").session(id))
                     .status,
                 204
             );
@@ -136,21 +140,21 @@ fn a_thousand_sessions_leave_nothing_behind() {
 #[test]
 fn a_client_that_stops_reading_its_stream_costs_a_bounded_amount() {
     let sandbox = Sandbox::new();
-    let server = Server::start(&sandbox, &["--conformance"]);
-    let listen = modern(
+    let server = ServerProcess::start(&sandbox, &["--conformance"]);
+    let listen = modern_request(
         1,
         "subscriptions/listen",
         json!({"notifications": {"toolsListChanged": true}}),
     );
     let session = server.session("2025-11-25", &json!({}), None);
-    let standing = Request::new("GET", "/mcp")
+    let standing = HttpRequest::new("GET", "/mcp")
         .session(&session)
-        .with("Accept", "text/event-stream");
+        .with_header("Accept", "text/event-stream");
     let stuck: Vec<_> = (0..20).map(|_| server.send(&listen)).collect();
     let stuck_session = server.send(&standing);
     let before_kb = server.memory_kb();
     for id in 0..3_000 {
-        server.post(modern(
+        server.fetch(modern_request(
             id,
             "tools/call",
             json!({"name": "test_trigger_tool_change"}),
@@ -167,15 +171,19 @@ fn a_client_that_stops_reading_its_stream_costs_a_bounded_amount() {
 #[test]
 fn health_and_metrics_tell_how_it_goes() {
     let sandbox = Sandbox::new();
-    let server = Server::start(&sandbox, &[]);
+    let server = ServerProcess::start(&sandbox, &[]);
     let health = server.get("/health").json();
     assert_eq!(
         health,
         json!({"ok": true, "status": "ok", "name": "rung", "version": env!("CARGO_PKG_VERSION")})
     );
-    server.post(modern(1, "tools/call", json!({"name": "rung.about"})));
-    server.post(modern(2, "made/up", json!({})));
-    server.post(modern(3, "tools/list", json!({})).with("Host", "evil.example"));
+    server.fetch(modern_request(
+        1,
+        "tools/call",
+        json!({"name": "rung.about"}),
+    ));
+    server.fetch(modern_request(2, "made/up", json!({})));
+    server.fetch(modern_request(3, "tools/list", json!({})).with_header("Host", "evil.example"));
     let page = server.get("/metrics").text();
     for line in [
         "rung_requests_total{method=\"tools/call\",outcome=\"Answered\"} 1",

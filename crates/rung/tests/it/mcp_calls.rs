@@ -1,32 +1,32 @@
-//! What happens while a call runs, over stdio: progress, messages, questions, cancellation, tasks.
+//! Events during a call over stdio: progress, log messages, elicitation, cancellation, tasks.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
-use crate::stdio::{Stdio, meta};
+use crate::stdio::{StdioClient, modern_meta};
 
-fn legacy(sandbox: &Sandbox, capabilities: &Value) -> Stdio {
-    let mut client = Stdio::start(sandbox, &["--conformance"]);
+fn start_legacy_client(sandbox: &Sandbox, capabilities: &Value) -> StdioClient {
+    let mut client = StdioClient::start(sandbox, &["--conformance"]);
     client.initialize("2025-11-25", capabilities);
     client
 }
 
-fn called(name: &str, capabilities: &Value) -> Value {
-    json!({"name": name, "arguments": {}, "_meta": meta(capabilities)})
+fn modern_call_params(name: &str, capabilities: &Value) -> Value {
+    json!({"name": name, "arguments": {}, "_meta": modern_meta(capabilities)})
 }
 
 #[test]
 fn progress_grows_carries_its_token_and_comes_before_the_answer() {
     let sandbox = Sandbox::new();
-    let mut client = legacy(&sandbox, &json!({}));
+    let mut client = start_legacy_client(&sandbox, &json!({}));
     for token in [json!("abc"), json!(7)] {
         let params = json!({"name": "test_tool_with_progress", "_meta": {"progressToken": token}});
-        let id = client.begin("tools/call", &params);
+        let id = client.send_request("tools/call", &params);
         let mut last = -1;
         loop {
-            let message = client.next();
+            let message = client.next_message();
             if message["id"] == id {
                 break;
             }
@@ -40,14 +40,14 @@ fn progress_grows_carries_its_token_and_comes_before_the_answer() {
         }
         assert_eq!(last, 100);
     }
-    // Who does not ask is not told.
+    // Without a progress token no progress is sent.
     client.request("tools/call", &json!({"name": "test_tool_with_progress"}));
 }
 
 #[test]
 fn messages_are_told_at_the_level_that_was_asked_for() {
     let sandbox = Sandbox::new();
-    let mut client = legacy(&sandbox, &json!({}));
+    let mut client = start_legacy_client(&sandbox, &json!({}));
     let call = json!({"name": "test_tool_with_logging"});
     assert_eq!(
         client.request("logging/setLevel", &json!({"level": "warning"}))["result"],
@@ -55,30 +55,33 @@ fn messages_are_told_at_the_level_that_was_asked_for() {
     );
     client.request("tools/call", &call);
     client.request("logging/setLevel", &json!({"level": "debug"}));
-    client.begin("tools/call", &call);
+    client.send_request("tools/call", &call);
     for _ in 0..3 {
-        let message = client.next();
+        let message = client.next_message();
         assert_eq!(message["method"], "notifications/message");
         assert_eq!(message["params"]["level"], "info");
     }
-    assert!(client.next()["result"].is_object());
-    // In the modern era each request says it, and silence is the default.
-    client.request("tools/call", &called("test_logging_tool", &json!({})));
-    let mut loud = called("test_logging_tool", &json!({}));
+    assert!(client.next_message()["result"].is_object());
+    // A modern request sets the log level itself; the default is none.
+    client.request(
+        "tools/call",
+        &modern_call_params("test_logging_tool", &json!({})),
+    );
+    let mut loud = modern_call_params("test_logging_tool", &json!({}));
     loud["_meta"]["io.modelcontextprotocol/logLevel"] = "info".into();
-    client.begin("tools/call", &loud);
-    assert_eq!(client.next()["method"], "notifications/message");
+    client.send_request("tools/call", &loud);
+    assert_eq!(client.next_message()["method"], "notifications/message");
 }
 
 #[test]
 fn a_legacy_client_is_asked_and_its_answer_reaches_the_tool() {
     let sandbox = Sandbox::new();
-    let mut client = legacy(&sandbox, &json!({"elicitation": {}, "sampling": {}}));
-    let id = client.begin(
+    let mut client = start_legacy_client(&sandbox, &json!({"elicitation": {}, "sampling": {}}));
+    let id = client.send_request(
         "tools/call",
         &json!({"name": "test_elicitation", "arguments": {"message": "Who?"}}),
     );
-    let asked = client.next();
+    let asked = client.next_message();
     assert_eq!(asked["method"], "elicitation/create");
     assert_eq!(asked["params"]["message"], "Who?");
     // Other requests are served meanwhile.
@@ -86,7 +89,7 @@ fn a_legacy_client_is_asked_and_its_answer_reaches_the_tool() {
     let answer =
         json!({"action": "accept", "content": {"username": "Ada", "email": "ada@example.org"}});
     client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": answer}));
-    let answered = client.next();
+    let answered = client.next_message();
     assert_eq!(answered["id"], id);
     assert!(
         answered["result"]["content"][0]["text"]
@@ -94,15 +97,15 @@ fn a_legacy_client_is_asked_and_its_answer_reaches_the_tool() {
             .unwrap()
             .contains("Ada")
     );
-    // A client that answers with an error makes the call fail, and nothing else.
-    client.begin(
+    // An error from the client fails the call and nothing else.
+    client.send_request(
         "tools/call",
         &json!({"name": "test_sampling", "arguments": {"prompt": "Say hi"}}),
     );
-    let asked = client.next();
+    let asked = client.next_message();
     assert_eq!(asked["method"], "sampling/createMessage");
     client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -1, "message": "no model here"}}));
-    let failed = client.next();
+    let failed = client.next_message();
     assert_eq!(failed["result"]["isError"], true);
     assert!(failed.to_string().contains("no model here"));
 }
@@ -110,7 +113,7 @@ fn a_legacy_client_is_asked_and_its_answer_reaches_the_tool() {
 #[test]
 fn a_client_that_cannot_be_asked_is_told_so() {
     let sandbox = Sandbox::new();
-    let mut client = legacy(&sandbox, &json!({}));
+    let mut client = start_legacy_client(&sandbox, &json!({}));
     let failed = client.request(
         "tools/call",
         &json!({"name": "test_sampling", "arguments": {"prompt": ""}}),
@@ -119,16 +122,19 @@ fn a_client_that_cannot_be_asked_is_told_so() {
         failed["result"]["structuredContent"]["error"]["code"],
         "missing_capability"
     );
-    let refused = client.request("tools/call", &called("test_missing_capability", &json!({})));
+    let refused = client.request(
+        "tools/call",
+        &modern_call_params("test_missing_capability", &json!({})),
+    );
     assert_eq!(refused["error"]["code"], -32021);
     assert_eq!(
         refused["error"]["data"]["requiredCapabilities"],
         json!({"sampling": {}})
     );
-    // A client that can only visit addresses cannot fill in forms.
+    // A client that supports only URL elicitation cannot fill in forms.
     let refused = client.request(
         "tools/call",
-        &called(
+        &modern_call_params(
             "test_input_required_result_elicitation",
             &json!({"elicitation": {"url": {}}}),
         ),
@@ -139,8 +145,8 @@ fn a_client_that_cannot_be_asked_is_told_so() {
 #[test]
 fn a_modern_client_comes_back_with_what_it_was_asked_for_round_after_round() {
     let sandbox = Sandbox::new();
-    let mut client = Stdio::start(&sandbox, &["--conformance"]);
-    let mut params = called(
+    let mut client = StdioClient::start(&sandbox, &["--conformance"]);
+    let mut params = modern_call_params(
         "test_input_required_result_multi_round",
         &json!({"elicitation": {}}),
     );
@@ -165,7 +171,7 @@ fn a_modern_client_comes_back_with_what_it_was_asked_for_round_after_round() {
         "the answers of all rounds: {text}"
     );
 
-    // The state belongs to this very request, and to nobody who changes a bit of it.
+    // The request state is bound to this request, and is authenticated.
     let state = params["requestState"].as_str().unwrap().to_owned();
     let mut flipped = state.clone().into_bytes();
     flipped[10] = if flipped[10] == b'A' { b'B' } else { b'A' };
@@ -182,7 +188,7 @@ fn a_modern_client_comes_back_with_what_it_was_asked_for_round_after_round() {
             -32602
         );
     }
-    let mut other = called(
+    let mut other = modern_call_params(
         "test_input_required_result_elicitation",
         &json!({"elicitation": {}}),
     );
@@ -196,45 +202,44 @@ fn a_modern_client_comes_back_with_what_it_was_asked_for_round_after_round() {
 #[test]
 fn a_cancelled_call_stops_and_gets_no_answer() {
     let sandbox = Sandbox::new();
-    let mut client = legacy(&sandbox, &json!({"elicitation": {}}));
+    let mut client = start_legacy_client(&sandbox, &json!({"elicitation": {}}));
     let slow = json!({"name": "slow_compute", "arguments": {"seconds": 60}});
-    let modern_slow =
-        json!({"name": "slow_compute", "arguments": {"seconds": 60}, "_meta": meta(&json!({}))});
+    let modern_slow = json!({"name": "slow_compute", "arguments": {"seconds": 60}, "_meta": modern_meta(&json!({}))});
     for params in [slow, modern_slow] {
-        let id = client.begin("tools/call", &params);
+        let id = client.send_request("tools/call", &params);
         client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
     }
-    // A call that waits for an answer takes its question back.
-    let id = client.begin(
+    // Cancelling a call that waits for the client also cancels its elicitation.
+    let id = client.send_request(
         "tools/call",
         &json!({"name": "test_elicitation", "arguments": {"message": "?"}}),
     );
-    let asked = client.next();
+    let asked = client.next_message();
     client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
-    let taken_back = client.next();
+    let taken_back = client.next_message();
     assert_eq!(taken_back["method"], "notifications/cancelled");
     assert_eq!(taken_back["params"]["requestId"], asked["id"]);
     assert!(client.is_silent_for(Duration::from_millis(300)));
-    // Nothing is left that would keep the process.
+    // Nothing remains that would keep the process running.
     assert_eq!(client.finish(), (0, vec![]));
 }
 
 #[test]
 fn a_listener_is_told_what_it_asked_for_and_nothing_else() {
     let sandbox = Sandbox::new();
-    let mut client = Stdio::start(&sandbox, &["--conformance"]);
+    let mut client = StdioClient::start(&sandbox, &["--conformance"]);
     let wanted =
         json!({"toolsListChanged": true, "resourceSubscriptions": ["test://watched-resource"]});
-    let params = json!({"notifications": wanted, "_meta": meta(&json!({}))});
-    let id = client.begin("subscriptions/listen", &params);
-    let first = client.next();
+    let params = json!({"notifications": wanted, "_meta": modern_meta(&json!({}))});
+    let id = client.send_request("subscriptions/listen", &params);
+    let first = client.next_message();
     assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
     assert_eq!(first["params"]["notifications"], wanted);
     let tag = |message: &Value| {
         message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"].clone()
     };
     assert_eq!(tag(&first), json!(id));
-    let call = |name: &str| json!({"name": name, "_meta": meta(&json!({}))});
+    let call = |name: &str| json!({"name": name, "_meta": modern_meta(&json!({}))});
     for (tool, told) in [
         (
             "test_trigger_tool_change",
@@ -246,10 +251,10 @@ fn a_listener_is_told_what_it_asked_for_and_nothing_else() {
             Some("notifications/resources/updated"),
         ),
     ] {
-        let call_id = client.begin("tools/call", &call(tool));
-        let mut said = vec![client.next()];
+        let call_id = client.send_request("tools/call", &call(tool));
+        let mut said = vec![client.next_message()];
         if told.is_some() {
-            said.push(client.next());
+            said.push(client.next_message());
         }
         let answered = said
             .iter()
@@ -262,7 +267,7 @@ fn a_listener_is_told_what_it_asked_for_and_nothing_else() {
         );
         assert!(said.iter().all(|message| tag(message) == json!(id)));
     }
-    // When we go, it is told that it has ended.
+    // When the input ends, the subscription is completed.
     let (status, rest) = client.finish();
     assert_eq!(status, 0);
     assert_eq!(rest.len(), 1);
@@ -273,20 +278,20 @@ fn a_listener_is_told_what_it_asked_for_and_nothing_else() {
 #[test]
 fn a_legacy_subscription_is_told_until_it_ends() {
     let sandbox = Sandbox::new();
-    let mut client = legacy(&sandbox, &json!({}));
+    let mut client = start_legacy_client(&sandbox, &json!({}));
     let watched = json!({"uri": "test://watched-resource"});
     let trigger = json!({"name": "test_trigger_resource_update"});
     client.request("tools/call", &trigger);
     client.request("resources/subscribe", &watched);
-    client.begin("tools/call", &trigger);
-    let said = [client.next(), client.next()];
+    client.send_request("tools/call", &trigger);
+    let said = [client.next_message(), client.next_message()];
     let updated = said
         .iter()
         .find(|message| message["method"] == "notifications/resources/updated");
     assert_eq!(updated.unwrap()["params"], watched);
-    let id = client.begin("resources/unsubscribe", &watched);
-    // What changed just before it was asked for may be told as well.
-    while client.next()["id"] != id {}
+    let id = client.send_request("resources/unsubscribe", &watched);
+    // A change just before the request may still be notified.
+    while client.next_message()["id"] != id {}
     client.request("tools/call", &trigger);
     assert!(client.is_silent_for(Duration::from_millis(200)));
 }
@@ -294,20 +299,20 @@ fn a_legacy_subscription_is_told_until_it_ends() {
 #[test]
 fn a_task_is_followed_answered_and_told_of() {
     let sandbox = Sandbox::new();
-    let mut client = Stdio::start(&sandbox, &["--conformance"]);
+    let mut client = StdioClient::start(&sandbox, &["--conformance"]);
     let can = json!({"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}});
-    let made = client.request("tools/call", &called("multi_input", &can));
+    let made = client.request("tools/call", &modern_call_params("multi_input", &can));
     assert_eq!(made["result"]["resultType"], "task");
     let id = made["result"]["taskId"].as_str().unwrap().to_owned();
     let of_task = |extra: Value| {
-        let mut params = json!({"taskId": id, "_meta": meta(&can)});
+        let mut params = json!({"taskId": id, "_meta": modern_meta(&can)});
         params
             .as_object_mut()
             .unwrap()
             .extend(extra.as_object().unwrap().clone());
         params
     };
-    // It asks a moment after it was made.
+    // The task asks shortly after its creation.
     let waiting = loop {
         let task = client.request("tasks/get", &of_task(json!({})));
         if task["result"]["status"] != "working" {
@@ -322,20 +327,20 @@ fn a_task_is_followed_answered_and_told_of() {
             .len(),
         2
     );
-    let listen = json!({"notifications": {"taskIds": [id]}, "_meta": meta(&can)});
-    client.begin("subscriptions/listen", &listen);
+    let listen = json!({"notifications": {"taskIds": [id]}, "_meta": modern_meta(&can)});
+    client.send_request("subscriptions/listen", &listen);
     assert_eq!(
-        client.next()["params"]["notifications"]["taskIds"],
+        client.next_message()["params"]["notifications"]["taskIds"],
         json!([id])
     );
     let accept = json!({"action": "accept", "content": {"confirm": true}});
-    // Half an answer leaves it waiting; an answer to nothing changes nothing.
-    client.begin(
+    // A partial answer leaves the task waiting; an answer to an unknown question changes nothing.
+    client.send_request(
         "tasks/update",
         &of_task(json!({"inputResponses": {"first": accept, "no_such": accept, "second": 7}})),
     );
-    // It is told where it stands when the listening begins, and again now.
-    let mut said: Vec<Value> = (0..3).map(|_| client.next()).collect();
+    // The state is notified at the start of the subscription, and again now.
+    let mut said: Vec<Value> = (0..3).map(|_| client.next_message()).collect();
     said.retain(|message| message["method"] == "notifications/tasks");
     let open = |told: &Value| told["params"]["inputRequests"].as_object().unwrap().len();
     assert_eq!(said.iter().map(open).collect::<Vec<_>>(), [2, 1]);
@@ -343,14 +348,14 @@ fn a_task_is_followed_answered_and_told_of() {
         said.iter()
             .all(|told| told["params"]["status"] == "input_required")
     );
-    client.begin(
+    client.send_request(
         "tasks/update",
         &of_task(json!({"inputResponses": {"second": accept}})),
     );
-    // The acknowledgement and what is told of the task come in any order.
+    // The acknowledgement and the notification may come in any order.
     let (mut acknowledged, mut completed) = (false, false);
     while !(acknowledged && completed) {
-        let message = client.next();
+        let message = client.next_message();
         acknowledged |= message["id"].is_u64();
         completed |= message["params"]["status"] == "completed";
     }
@@ -362,7 +367,7 @@ fn a_task_is_followed_answered_and_told_of() {
 #[test]
 fn a_tool_that_breaks_breaks_its_call_alone() {
     let sandbox = Sandbox::new();
-    let mut client = legacy(&sandbox, &json!({}));
+    let mut client = start_legacy_client(&sandbox, &json!({}));
     let broken = client.request("tools/call", &json!({"name": "protocol_error_job"}));
     assert_eq!(broken["error"]["code"], -32603);
     assert!(client.request("ping", &json!({}))["result"].is_object());
@@ -371,8 +376,8 @@ fn a_tool_that_breaks_breaks_its_call_alone() {
 #[test]
 fn pages_follow_each_other_to_the_end() {
     let sandbox = Sandbox::new();
-    // A small budget makes small pages.
-    let mut client = Stdio::start(
+    // A small reply budget makes small pages.
+    let mut client = StdioClient::start(
         &sandbox,
         &["--conformance", "--set", "reply.max_bytes=4000"],
     );
@@ -383,8 +388,8 @@ fn pages_follow_each_other_to_the_end() {
     loop {
         let params = cursor.map_or_else(|| json!({}), |cursor: Value| json!({"cursor": cursor}));
         let line = {
-            client.begin("tools/list", &params);
-            client.line().unwrap()
+            client.send_request("tools/list", &params);
+            client.next_line().unwrap()
         };
         let page: Value = serde_json::from_str(&line).unwrap();
         let tools = page["result"]["tools"].as_array().unwrap();
@@ -410,25 +415,29 @@ fn pages_follow_each_other_to_the_end() {
 const BURST: u64 = 3_000;
 
 #[test]
-fn whoever_missed_changes_is_told_that_anything_may_have_changed_and_of_later_ones() {
+fn a_client_that_missed_changes_is_notified_that_anything_may_have_changed_and_of_later_ones() {
     let sandbox = Sandbox::new();
-    let mut client = legacy(&sandbox, &json!({}));
+    let mut client = start_legacy_client(&sandbox, &json!({}));
     client.request(
         "resources/subscribe",
         &json!({"uri": "test://watched-resource"}),
     );
     let trigger = |name: &str| json!({"name": name});
-    let first = client.begin("tools/call", &trigger("test_trigger_prompt_change"));
+    let first = client.send_request("tools/call", &trigger("test_trigger_prompt_change"));
     for _ in 1..BURST {
-        client.begin("tools/call", &trigger("test_trigger_prompt_change"));
+        client.send_request("tools/call", &trigger("test_trigger_prompt_change"));
     }
     let mut answered = 0;
     while answered < BURST {
-        answered += u64::from(client.next()["id"].as_u64().is_some_and(|id| id >= first));
+        answered += u64::from(
+            client.next_message()["id"]
+                .as_u64()
+                .is_some_and(|id| id >= first),
+        );
     }
     while !client.is_silent_for(Duration::from_millis(300)) {}
-    client.begin("tools/call", &trigger("test_trigger_resource_update"));
-    let said = [client.next(), client.next()];
+    client.send_request("tools/call", &trigger("test_trigger_resource_update"));
+    let said = [client.next_message(), client.next_message()];
     assert!(
         said.iter()
             .any(|message| message["method"] == "notifications/resources/updated")
@@ -438,27 +447,27 @@ fn whoever_missed_changes_is_told_that_anything_may_have_changed_and_of_later_on
 #[test]
 fn an_id_may_be_used_again_as_soon_as_its_answer_is_read() {
     let sandbox = Sandbox::new();
-    let handle = sandbox.store("text/plain", "short");
-    let mut client = legacy(&sandbox, &json!({}));
+    let handle = sandbox.store_result("text/plain", "short");
+    let mut client = start_legacy_client(&sandbox, &json!({}));
     let read = json!({"uri": format!("rung://result/{handle}")});
     for _ in 0..500 {
         client.send(
             &json!({"jsonrpc": "2.0", "id": "same", "method": "resources/read", "params": read}),
         );
-        let answer = client.next();
+        let answer = client.next_message();
         assert!(answer["result"].is_object(), "{answer}");
     }
 }
 
 #[test]
-fn nobody_waits_for_a_question_that_nobody_will_answer() {
+fn a_question_that_cannot_be_answered_is_not_waited_for() {
     let sandbox = Sandbox::new();
-    let mut client = legacy(&sandbox, &json!({"elicitation": {}}));
-    client.begin(
+    let mut client = start_legacy_client(&sandbox, &json!({"elicitation": {}}));
+    client.send_request(
         "tools/call",
         &json!({"name": "test_elicitation", "arguments": {"message": "?"}}),
     );
-    assert_eq!(client.next()["method"], "elicitation/create");
+    assert_eq!(client.next_message()["method"], "elicitation/create");
     let asked = std::time::Instant::now();
     let (status, rest) = client.finish();
     assert_eq!(status, 0);

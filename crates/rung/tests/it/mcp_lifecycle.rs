@@ -1,9 +1,9 @@
-//! How a conversation begins, in both eras, over stdio.
+//! The start of a session over stdio, legacy and modern.
 
 use serde_json::json;
 
 use crate::sandbox::Sandbox;
-use crate::stdio::{Stdio, meta, modern};
+use crate::stdio::{StdioClient, modern_meta, with_modern_meta};
 
 #[test]
 fn every_legacy_version_is_agreed_on_and_an_unknown_one_is_answered_with_the_last() {
@@ -18,7 +18,7 @@ fn every_legacy_version_is_agreed_on_and_an_unknown_one_is_answered_with_the_las
         ("1999-01-01", "2025-11-25"),
     ];
     for (asked, agreed) in cases {
-        let mut client = Stdio::start(&sandbox, &[]);
+        let mut client = StdioClient::start(&sandbox, &[]);
         let answer = client.initialize(asked, &json!({}));
         assert_eq!(answer["result"]["protocolVersion"], agreed);
         assert_eq!(
@@ -35,7 +35,7 @@ fn every_legacy_version_is_agreed_on_and_an_unknown_one_is_answered_with_the_las
         let tools = client.request("tools/list", &json!({}));
         let tool = &tools["result"]["tools"][0];
         assert_eq!(tool["name"], "rung.about");
-        // Older clients are not sent what they do not know.
+        // Older clients do not get members that their version lacks.
         assert_eq!(
             tool.get("outputSchema").is_some(),
             agreed >= "2025-06-18",
@@ -58,7 +58,7 @@ fn every_legacy_version_is_agreed_on_and_an_unknown_one_is_answered_with_the_las
 #[test]
 fn nothing_legacy_is_served_before_initialize_and_initialize_is_served_once() {
     let sandbox = Sandbox::new();
-    let mut client = Stdio::start(&sandbox, &[]);
+    let mut client = StdioClient::start(&sandbox, &[]);
     for method in ["ping", "tools/list", "tools/call", "resources/read"] {
         let refused = client.request(method, &json!({}));
         assert_eq!(refused["error"]["code"], -32600, "{refused}");
@@ -77,8 +77,8 @@ fn nothing_legacy_is_served_before_initialize_and_initialize_is_served_once() {
 #[test]
 fn a_modern_request_needs_no_handshake_and_both_eras_share_one_connection() {
     let sandbox = Sandbox::new();
-    let mut client = Stdio::start(&sandbox, &[]);
-    let discovered = client.request("server/discover", &modern(json!({})));
+    let mut client = StdioClient::start(&sandbox, &[]);
+    let discovered = client.request("server/discover", &with_modern_meta(json!({})));
     let result = &discovered["result"];
     assert_eq!(result["resultType"], "complete");
     assert_eq!(result["supportedVersions"][0], "2026-07-28");
@@ -92,14 +92,14 @@ fn a_modern_request_needs_no_handshake_and_both_eras_share_one_connection() {
             .starts_with("data:image/svg+xml")
     );
     client.initialize("2025-06-18", &json!({}));
-    let list = client.request("tools/list", &modern(json!({})));
+    let list = client.request("tools/list", &with_modern_meta(json!({})));
     assert_eq!(list["result"]["ttlMs"], 0);
     let list = client.request("tools/list", &json!({}));
     assert!(
         list["result"].get("ttlMs").is_none(),
         "legacy results are as they were"
     );
-    // What the modern era took away is away.
+    // Methods that the modern protocol removed.
     for method in [
         "initialize",
         "ping",
@@ -108,7 +108,7 @@ fn a_modern_request_needs_no_handshake_and_both_eras_share_one_connection() {
         "tasks/list",
         "tasks/result",
     ] {
-        let refused = client.request(method, &modern(json!({})));
+        let refused = client.request(method, &with_modern_meta(json!({})));
         assert_eq!(refused["error"]["code"], -32601, "{method}");
     }
 }
@@ -116,13 +116,13 @@ fn a_modern_request_needs_no_handshake_and_both_eras_share_one_connection() {
 #[test]
 fn a_modern_request_says_who_speaks() {
     let sandbox = Sandbox::new();
-    let mut client = Stdio::start(&sandbox, &[]);
-    let mut without_version = meta(&json!({}));
+    let mut client = StdioClient::start(&sandbox, &[]);
+    let mut without_version = modern_meta(&json!({}));
     without_version
         .as_object_mut()
         .unwrap()
         .remove("io.modelcontextprotocol/protocolVersion");
-    let mut without_capabilities = meta(&json!({}));
+    let mut without_capabilities = modern_meta(&json!({}));
     without_capabilities
         .as_object_mut()
         .unwrap()
@@ -132,7 +132,7 @@ fn a_modern_request_says_who_speaks() {
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
     }
     for version in ["v999", "2025-11-25"] {
-        let mut other = meta(&json!({}));
+        let mut other = modern_meta(&json!({}));
         other["io.modelcontextprotocol/protocolVersion"] = version.into();
         let refused = client.request("tools/list", &json!({"_meta": other}));
         assert_eq!(refused["error"]["code"], -32022);

@@ -1,4 +1,4 @@
-//! stdout belongs to the protocol, whatever else is said, and however slowly it is read.
+//! Only protocol messages are written to stdout, at every log level and however slowly the client reads.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Stdio as Pipe};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
-use crate::stdio::{Stdio, wait};
+use crate::stdio::{StdioClient, wait_for_exit};
 
 #[test]
 fn at_every_log_level_stdout_carries_protocol_and_stderr_no_content() {
@@ -54,8 +54,8 @@ fn at_every_log_level_stdout_carries_protocol_and_stderr_no_content() {
     }
 }
 
-/// A server that was asked to open a legacy conversation, with nobody reading its answers.
-fn opened(sandbox: &Sandbox) -> (Child, ChildStdin) {
+/// Starts a server and sends `initialize` without reading the output.
+fn start_unread_server(sandbox: &Sandbox) -> (Child, ChildStdin) {
     let mut command = sandbox.command();
     let mut child = command
         .args(["mcp", "--conformance"])
@@ -76,8 +76,8 @@ const CALLS: u64 = 4_000;
 #[test]
 fn a_client_that_stops_reading_is_no_longer_read_and_loses_no_answer() {
     let sandbox = Sandbox::new();
-    let (mut child, mut stdin) = opened(&sandbox);
-    // Half a megabyte of questions, and of answers many: far more than the pipes hold.
+    let (mut child, mut stdin) = start_unread_server(&sandbox);
+    // Half a megabyte of requests and more of replies: far more than the pipes hold.
     let writing = std::thread::spawn(move || {
         for id in 1..=CALLS {
             let call = json!({"name": "greet", "arguments": {"name": "x".repeat(100)}});
@@ -103,53 +103,53 @@ fn a_client_that_stops_reading_is_no_longer_read_and_loses_no_answer() {
     }
     writing.join().unwrap();
     assert_eq!(seen.len() as u64, CALLS + 1, "every call was answered once");
-    assert_eq!(wait(&mut child), 0);
+    assert_eq!(wait_for_exit(&mut child), 0);
 }
 
 #[test]
 fn calls_under_way_are_answered_when_the_input_ends_or_a_signal_comes() {
     let sandbox = Sandbox::new();
     let slow = json!({"name": "slow_compute", "arguments": {"seconds": 0.5}});
-    let mut client = Stdio::start(&sandbox, &["--conformance"]);
+    let mut client = StdioClient::start(&sandbox, &["--conformance"]);
     client.initialize("2025-11-25", &json!({}));
-    let id = client.begin("tools/call", &slow);
+    let id = client.send_request("tools/call", &slow);
     let (status, rest) = client.finish();
     assert_eq!(status, 0);
     assert_eq!(rest.len(), 1);
     assert_eq!(rest[0]["id"], id);
 
-    let mut client = Stdio::start(&sandbox, &["--conformance"]);
+    let mut client = StdioClient::start(&sandbox, &["--conformance"]);
     client.initialize("2025-11-25", &json!({}));
-    let id = client.begin("tools/call", &slow);
+    let id = client.send_request("tools/call", &slow);
     std::thread::sleep(Duration::from_millis(100));
-    crate::http::signal(&client.child, "TERM");
-    assert_eq!(client.next()["id"], id);
-    assert_eq!(wait(&mut client.child), 0);
+    crate::http::send_signal(&client.child, "TERM");
+    assert_eq!(client.next_message()["id"], id);
+    assert_eq!(wait_for_exit(&mut client.child), 0);
 }
 
 #[test]
 fn a_client_that_goes_is_not_outlived() {
     let sandbox = Sandbox::new();
-    let (mut child, mut stdin) = opened(&sandbox);
+    let (mut child, mut stdin) = start_unread_server(&sandbox);
     let mut stdout = child.stdout.take().unwrap();
     let mut first = [0; 10];
     stdout.read_exact(&mut first).unwrap();
-    // Nobody reads any more, though the input stays open.
+    // The output is closed, while the input stays open.
     drop(stdout);
     let _broken = writeln!(
         stdin,
         "{}",
         json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})
     );
-    assert_eq!(wait(&mut child), 0);
+    assert_eq!(wait_for_exit(&mut child), 0);
 }
 
-/// An answer that cannot be written was once waited for under a lock that the stopping needed too.
+/// Regression: a reply that could not be written blocked under a lock that the shutdown needed.
 #[test]
 fn a_client_that_reads_nothing_does_not_keep_a_server_that_is_told_to_stop() {
     let sandbox = Sandbox::new();
     for slow in [false, true] {
-        let (mut child, mut stdin) = opened(&sandbox);
+        let (mut child, mut stdin) = start_unread_server(&sandbox);
         let mut say = |id: u64, method: &str, params: Value| {
             let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
             writeln!(stdin, "{message}").unwrap();
@@ -163,7 +163,7 @@ fn a_client_that_reads_nothing_does_not_keep_a_server_that_is_told_to_stop() {
             say(id, "tools/list", json!({}));
         }
         std::thread::sleep(Duration::from_millis(600));
-        crate::http::signal(&child, "TERM");
-        assert_eq!(wait(&mut child), 0, "slow: {slow}");
+        crate::http::send_signal(&child, "TERM");
+        assert_eq!(wait_for_exit(&mut child), 0, "slow: {slow}");
     }
 }

@@ -1,12 +1,12 @@
-//! Long results through the door: as tools, as resources, by plain names; and every reply within its bound.
+//! Long results over MCP: as tool, as resource and under plain names, every reply within its limit.
 
 use serde_json::{Value, json};
 
-use crate::http::{Server, modern};
+use crate::http::{ServerProcess, modern_request};
 use crate::sandbox::Sandbox;
-use crate::stdio::Stdio;
+use crate::stdio::StdioClient;
 
-/// A text that has every kind of character, and is no multiple of anything.
+/// A text with every kind of character, and a length that is no multiple of a window.
 fn long_text() -> String {
     let lines = (0..4_000).map(|n| format!("line {n}: \"é\u{1F980}\\\t{}\n", "x".repeat(n % 37)));
     lines.collect()
@@ -16,7 +16,7 @@ fn long_text() -> String {
 fn the_tool_reads_a_result_to_its_end_within_the_bound_of_the_whole_message() {
     let sandbox = Sandbox::new();
     let text = long_text();
-    let handle = sandbox.store("text/plain", &text);
+    let handle = sandbox.store_result("text/plain", &text);
     for (version, bound) in [
         ("2024-11-05", 4_000),
         ("2025-11-25", 20_000),
@@ -24,7 +24,7 @@ fn the_tool_reads_a_result_to_its_end_within_the_bound_of_the_whole_message() {
         ("2026-07-28", 50_000),
     ] {
         let set = format!("reply.max_bytes={bound}");
-        let mut client = Stdio::start(&sandbox, &["--set", &set]);
+        let mut client = StdioClient::start(&sandbox, &["--set", &set]);
         let is_modern = version == "2026-07-28";
         if !is_modern {
             client.initialize(version, &json!({}));
@@ -34,19 +34,19 @@ fn the_tool_reads_a_result_to_its_end_within_the_bound_of_the_whole_message() {
         loop {
             let mut params = json!({"name": "rung.read", "arguments": arguments});
             if is_modern {
-                // One that could follow a task gets no smaller parts for it.
+                // The tasks extension does not make the windows smaller.
                 let can = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
-                params["_meta"] = crate::stdio::meta(&can);
+                params["_meta"] = crate::stdio::modern_meta(&can);
             }
-            client.begin("tools/call", &params);
-            let line = client.line().unwrap();
+            client.send_request("tools/call", &params);
+            let line = client.next_line().unwrap();
             assert!(
                 line.len() <= bound,
                 "{version}: {} bytes of {bound}",
                 line.len()
             );
             let reply: Value = serde_json::from_str(&line).unwrap();
-            // As a client that reads text alone: two lines say what it is, the rest is the text.
+            // The text block is two header lines, then the content.
             let content = reply["result"]["content"][0]["text"]
                 .as_str()
                 .unwrap_or_else(|| panic!("{line}"));
@@ -70,11 +70,11 @@ fn the_tool_reads_a_result_to_its_end_within_the_bound_of_the_whole_message() {
 fn a_resource_reads_the_same_windows_and_says_where_it_goes_on() {
     let sandbox = Sandbox::new();
     let text = long_text();
-    let handle = sandbox.store("text/plain", &text);
+    let handle = sandbox.store_result("text/plain", &text);
     for bound in [4_000, 8_000, 50_000] {
-        resources_rebuild(&sandbox, &text, bound);
+        assert_resource_complete(&sandbox, &text, bound);
     }
-    let mut client = Stdio::start(&sandbox, &["--set", "reply.max_bytes=8000"]);
+    let mut client = StdioClient::start(&sandbox, &["--set", "reply.max_bytes=8000"]);
     client.initialize("2025-11-25", &json!({}));
     let listed = client.request("resources/list", &json!({}));
     let uri = listed["result"]["resources"][0]["uri"]
@@ -83,7 +83,7 @@ fn a_resource_reads_the_same_windows_and_says_where_it_goes_on() {
         .to_owned();
     assert_eq!(uri, format!("rung://result/{handle}"));
     assert_eq!(listed["result"]["resources"][0]["size"], text.len());
-    let part = |client: &mut Stdio, query: &str| {
+    let part = |client: &mut StdioClient, query: &str| {
         let reply = client.request("resources/read", &json!({"uri": format!("{uri}?{query}")}));
         reply["result"]["contents"][0]["text"]
             .as_str()
@@ -118,25 +118,25 @@ fn a_resource_reads_the_same_windows_and_says_where_it_goes_on() {
     let completed = client.request(
         "completion/complete",
         &json!({
-            "ref": {"type": "ref/resource", "uri": client_template(&sandbox)},
+            "ref": {"type": "ref/resource", "uri": result_uri_template(&sandbox)},
             "argument": {"name": "handle", "value": &handle[..6]},
         }),
     );
     assert_eq!(completed["result"]["completion"]["values"], json!([handle]));
 }
 
-/// Follows a resource to its end, and finds every byte within the bound of each message.
-fn resources_rebuild(sandbox: &Sandbox, text: &str, bound: usize) {
+/// Asserts that a resource read to its end has every byte, and that each message is within the limit.
+fn assert_resource_complete(sandbox: &Sandbox, text: &str, bound: usize) {
     let set = format!("reply.max_bytes={bound}");
-    let mut client = Stdio::start(sandbox, &["--set", &set]);
+    let mut client = StdioClient::start(sandbox, &["--set", &set]);
     client.initialize("2025-11-25", &json!({}));
     let listed = client.request("resources/list", &json!({}));
     let uri = listed["result"]["resources"][0]["uri"].as_str().unwrap();
     let mut next = Some(uri.to_owned());
     let mut read = String::new();
     while let Some(uri) = next {
-        client.begin("resources/read", &json!({"uri": uri}));
-        let line = client.line().unwrap();
+        client.send_request("resources/read", &json!({"uri": uri}));
+        let line = client.next_line().unwrap();
         assert!(line.len() <= bound, "{} bytes of {bound}", line.len());
         let reply: Value = serde_json::from_str(&line).unwrap();
         let contents = reply["result"]["contents"].as_array();
@@ -150,8 +150,8 @@ fn resources_rebuild(sandbox: &Sandbox, text: &str, bound: usize) {
     assert!(read == *text, "every byte");
 }
 
-fn client_template(sandbox: &Sandbox) -> String {
-    let mut client = Stdio::start(sandbox, &[]);
+fn result_uri_template(sandbox: &Sandbox) -> String {
+    let mut client = StdioClient::start(sandbox, &[]);
     client.initialize("2025-11-25", &json!({}));
     let listed = client.request("resources/templates/list", &json!({}));
     let template = listed["result"]["resourceTemplates"][0]["uriTemplate"].as_str();
@@ -162,8 +162,8 @@ fn client_template(sandbox: &Sandbox) -> String {
 fn bytes_that_are_no_text_come_as_bytes() {
     let sandbox = Sandbox::new();
     let bytes: Vec<u8> = (0..=255).collect();
-    let handle = sandbox.store("image/png", &bytes);
-    let mut client = Stdio::start(&sandbox, &[]);
+    let handle = sandbox.store_result("image/png", &bytes);
+    let mut client = StdioClient::start(&sandbox, &[]);
     client.initialize("2025-11-25", &json!({}));
     let uri = format!("rung://result/{handle}");
     let reply = client.request("resources/read", &json!({"uri": uri}));
@@ -173,7 +173,7 @@ fn bytes_that_are_no_text_come_as_bytes() {
         contents["blob"].as_str().unwrap().starts_with("AAECAwQF"),
         "{reply}"
     );
-    let large = sandbox.store("image/png", vec![0xff; 100_000]);
+    let large = sandbox.store_result("image/png", vec![0xff; 100_000]);
     let refused = client.request(
         "resources/read",
         &json!({"uri": format!("rung://result/{large}")}),
@@ -190,18 +190,20 @@ fn bytes_that_are_no_text_come_as_bytes() {
 #[test]
 fn what_the_local_user_keeps_is_not_there_for_others() {
     let sandbox = Sandbox::new();
-    let handle = sandbox.store("text/plain", "mine");
-    let server = Server::start(&sandbox, &[]);
-    let listed = server.post(modern(1, "resources/list", json!({}))).json();
+    let handle = sandbox.store_result("text/plain", "mine");
+    let server = ServerProcess::start(&sandbox, &[]);
+    let listed = server
+        .fetch(modern_request(1, "resources/list", json!({})))
+        .json();
     assert_eq!(listed["result"]["resources"], json!([]));
     let uri = format!("rung://result/{handle}");
     let read = server
-        .post(modern(2, "resources/read", json!({"uri": uri})))
+        .fetch(modern_request(2, "resources/read", json!({"uri": uri})))
         .json();
     assert_eq!(read["error"]["code"], -32602);
     assert_eq!(read["error"]["data"]["uri"], uri);
     let call = json!({"name": "rung.read", "arguments": {"handle": handle}});
-    let read = server.post(modern(3, "tools/call", call)).json();
+    let read = server.fetch(modern_request(3, "tools/call", call)).json();
     assert_eq!(
         read["result"]["structuredContent"]["error"]["code"],
         "not_found"
@@ -211,8 +213,8 @@ fn what_the_local_user_keeps_is_not_there_for_others() {
 #[test]
 fn plain_names_are_plain_everywhere() {
     let sandbox = Sandbox::new();
-    let handle = sandbox.store("text/plain", long_text());
-    let mut client = Stdio::start(
+    let handle = sandbox.store_result("text/plain", long_text());
+    let mut client = StdioClient::start(
         &sandbox,
         &["--tool-names", "plain", "--set", "reply.max_bytes=8000"],
     );
@@ -235,6 +237,6 @@ fn plain_names_are_plain_everywhere() {
     let unknown = client.request("tools/call", &json!({"name": "rung_no"}));
     let allowed = &unknown["error"]["data"]["details"]["allowed"];
     assert_eq!(allowed, &json!(["rung_about", "rung_read"]), "{unknown}");
-    // The dotted name goes on working, for whoever has it from elsewhere.
+    // The dotted name still works.
     assert!(client.request("tools/call", &json!({"name": "rung.about"}))["result"].is_object());
 }

@@ -1,15 +1,15 @@
-//! What is no message, or comes when it should not: it is refused with the right number, and the rest goes on.
+//! Invalid or unexpected messages: each is refused with the right error code, and the connection continues.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::http::{Request, Server};
+use crate::http::{HttpRequest, ServerProcess};
 use crate::sandbox::Sandbox;
-use crate::stdio::Stdio;
+use crate::stdio::StdioClient;
 
-/// Bad messages, and the number each is refused with.
-fn bad() -> Vec<(Vec<u8>, i64)> {
+/// Invalid messages, each with its error code.
+fn invalid_messages() -> Vec<(Vec<u8>, i64)> {
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
     vec![
         (b"{oops".to_vec(), -32700),
@@ -50,17 +50,17 @@ fn bad() -> Vec<(Vec<u8>, i64)> {
 #[test]
 fn bad_lines_are_answered_and_the_stream_goes_on() {
     let sandbox = Sandbox::new();
-    let mut client = Stdio::start(&sandbox, &[]);
-    for (bytes, code) in bad() {
+    let mut client = StdioClient::start(&sandbox, &[]);
+    for (bytes, code) in invalid_messages() {
         client.send_bytes(&bytes);
         client.send_bytes(b"\n");
-        let refused = client.next();
+        let refused = client.next_message();
         assert_eq!(refused["error"]["code"], code, "{refused}");
     }
-    // Nothing, and a line that ends as they do elsewhere.
+    // Empty lines, and a line that ends with CRLF.
     client.send_bytes(b"\n  \n\r\n");
     client.send_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":\"\\u00e9\",\"method\":\"ping\"}\r\n");
-    assert_eq!(client.next()["id"], "é");
+    assert_eq!(client.next_message()["id"], "é");
     client.initialize("2025-11-25", &json!({}));
     assert_eq!(client.finish(), (0, vec![]));
 }
@@ -68,9 +68,9 @@ fn bad_lines_are_answered_and_the_stream_goes_on() {
 #[test]
 fn bad_bodies_are_answered_over_http() {
     let sandbox = Sandbox::new();
-    let server = Server::start(&sandbox, &[]);
-    for (bytes, code) in bad() {
-        let reply = server.post(Request::raw(bytes));
+    let server = ServerProcess::start(&sandbox, &[]);
+    for (bytes, code) in invalid_messages() {
+        let reply = server.fetch(HttpRequest::from_body(bytes));
         assert_eq!(reply.status, 400);
         assert_eq!(reply.json()["error"]["code"], code, "{}", reply.text());
     }
@@ -80,7 +80,7 @@ fn bad_bodies_are_answered_over_http() {
 #[test]
 fn a_line_of_a_hundred_megabytes_is_passed_over_and_costs_no_memory() {
     let sandbox = Sandbox::new();
-    let mut client = Stdio::start(&sandbox, &[]);
+    let mut client = StdioClient::start(&sandbox, &[]);
     client.initialize("2025-11-25", &json!({}));
     client.send_bytes(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"x\":\"");
     let megabyte = vec![b'x'; 1 << 20];
@@ -88,7 +88,7 @@ fn a_line_of_a_hundred_megabytes_is_passed_over_and_costs_no_memory() {
         client.send_bytes(&megabyte);
     }
     client.send_bytes(b"\"}}\n");
-    let refused = client.next();
+    let refused = client.next_message();
     assert_eq!(refused["id"], 1);
     assert_eq!(refused["error"]["code"], -32600);
     assert!(
@@ -111,7 +111,7 @@ fn a_line_of_a_hundred_megabytes_is_passed_over_and_costs_no_memory() {
 #[test]
 fn unknown_methods_and_bad_parameters_have_their_numbers() {
     let sandbox = Sandbox::new();
-    let mut client = Stdio::start(&sandbox, &["--conformance"]);
+    let mut client = StdioClient::start(&sandbox, &["--conformance"]);
     client.initialize("2025-11-25", &json!({}));
     let deep: Value = serde_json::from_str(&("[".repeat(100) + &"]".repeat(100))).unwrap();
     let cases = [
@@ -142,7 +142,7 @@ fn unknown_methods_and_bad_parameters_have_their_numbers() {
             "{method} {params}: {refused}"
         );
     }
-    // Arguments that are wrong are the tool's to refuse.
+    // Invalid arguments are refused by the tool.
     for arguments in [json!({"no_such": 1}), json!([]), json!("x"), deep] {
         let refused = client.request(
             "tools/call",
@@ -154,11 +154,11 @@ fn unknown_methods_and_bad_parameters_have_their_numbers() {
             "invalid_arguments"
         );
     }
-    // And so is what nests deeper than anything.
+    // Arguments that are nested too deeply are refused too.
     let deep = "[".repeat(5_000) + &"]".repeat(5_000);
     client.send_bytes(format!(r#"{{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{{"name":"rung.about","arguments":{deep}}}}}"#).as_bytes());
     client.send_bytes(b"\n");
-    let refused = client.next();
+    let refused = client.next_message();
     assert_eq!(
         refused["result"]["structuredContent"]["error"]["code"], "invalid_arguments",
         "{refused}"
@@ -168,22 +168,22 @@ fn unknown_methods_and_bad_parameters_have_their_numbers() {
 #[test]
 fn an_id_that_is_under_way_is_refused_and_answers_to_nothing_are_passed_over() {
     let sandbox = Sandbox::new();
-    let mut client = Stdio::start(&sandbox, &["--conformance"]);
+    let mut client = StdioClient::start(&sandbox, &["--conformance"]);
     client.initialize("2025-11-25", &json!({}));
     let call = json!({"name": "slow_compute", "arguments": {"seconds": 0.5, "label": "first"}});
     for _ in 0..2 {
         client
             .send(&json!({"jsonrpc": "2.0", "id": "same", "method": "tools/call", "params": call}));
     }
-    let (refused, answered) = (client.next(), client.next());
+    let (refused, answered) = (client.next_message(), client.next_message());
     assert_eq!(refused["error"]["code"], -32600, "{refused}");
     assert!(
         answered["result"].is_object(),
         "the first is served: {answered}"
     );
-    // One that has ended may be used again.
+    // The id of a completed request may be reused.
     client.send(&json!({"jsonrpc": "2.0", "id": "same", "method": "ping"}));
-    assert!(client.next()["result"].is_object());
+    assert!(client.next_message()["result"].is_object());
     for nothing in [
         json!({"jsonrpc": "2.0", "id": 99, "result": {}}),
         json!({"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "no"}}),

@@ -1,46 +1,46 @@
-//! Tasks outlive the connection, and their end outlives the process.
+//! Tasks outlive the connection, and their outcome outlives the process.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::http::{Server, modern_with};
+use crate::http::{ServerProcess, modern_request_with};
 use crate::sandbox::Sandbox;
-use crate::stdio::Stdio;
+use crate::stdio::StdioClient;
 
-fn request(method: &str, params: Value) -> crate::http::Request {
+fn task_request(method: &str, params: Value) -> crate::http::HttpRequest {
     let can = json!({"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}});
-    modern_with(1, method, params, &can)
+    modern_request_with(1, method, params, &can)
 }
 
-fn made(server: &Server, seconds: f64) -> Value {
+fn start_task(server: &ServerProcess, seconds: f64) -> Value {
     let slow = json!({"name": "slow_compute", "arguments": {"seconds": seconds, "label": "kept"}});
-    let made = server.post(request("tools/call", slow)).json();
+    let made = server.fetch(task_request("tools/call", slow)).json();
     json!({"taskId": made["result"]["taskId"]})
 }
 
 #[test]
 fn a_finished_task_is_told_after_a_restart_and_one_that_was_cut_off_is_told_as_unknown() {
     let sandbox = Sandbox::new();
-    let mut server = Server::start(&sandbox, &["--conformance"]);
+    let mut server = ServerProcess::start(&sandbox, &["--conformance"]);
     let (short, long, cancelled) = (
-        made(&server, 0.05),
-        made(&server, 600.0),
-        made(&server, 600.0),
+        start_task(&server, 0.05),
+        start_task(&server, 600.0),
+        start_task(&server, 600.0),
     );
-    let status = |server: &Server, task: &Value| {
-        server.post(request("tasks/get", task.clone())).json()["result"].clone()
+    let status = |server: &ServerProcess, task: &Value| {
+        server.fetch(task_request("tasks/get", task.clone())).json()["result"].clone()
     };
     while status(&server, &short)["status"] != "completed" {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(status(&server, &long)["status"], "working");
-    server.post(request("tasks/cancel", cancelled.clone()));
-    // What was told is on disk; the plug can be pulled.
+    server.fetch(task_request("tasks/cancel", cancelled.clone()));
+    // An acknowledged state is on disk before the process is killed.
     server.child.kill().unwrap();
     server.child.wait().unwrap();
 
-    let server = Server::start(&sandbox, &["--conformance"]);
+    let server = ServerProcess::start(&sandbox, &["--conformance"]);
     let done = status(&server, &short);
     assert_eq!(
         done["result"]["content"][0]["text"], "computed kept",
@@ -50,9 +50,11 @@ fn a_finished_task_is_told_after_a_restart_and_one_that_was_cut_off_is_told_as_u
     let lost = status(&server, &long);
     assert_eq!(lost["status"], "failed");
     assert_eq!(lost["error"]["data"]["code"], "outcome_unknown", "{lost}");
-    // Nothing can be done about either any more, and saying so is no error.
+    // Cancelling a completed task changes nothing and is not an error.
     for task in [&short, &long] {
-        let ack = server.post(request("tasks/cancel", task.clone())).json();
+        let ack = server
+            .fetch(task_request("tasks/cancel", task.clone()))
+            .json();
         assert_eq!(ack["result"]["resultType"], "complete");
     }
     assert_eq!(status(&server, &short)["status"], "completed");
@@ -62,21 +64,21 @@ fn a_finished_task_is_told_after_a_restart_and_one_that_was_cut_off_is_told_as_u
 fn a_task_of_another_process_is_seen_while_it_runs() {
     let sandbox = Sandbox::new();
     let (one, other) = (
-        Server::start(&sandbox, &["--conformance"]),
-        Server::start(&sandbox, &["--conformance"]),
+        ServerProcess::start(&sandbox, &["--conformance"]),
+        ServerProcess::start(&sandbox, &["--conformance"]),
     );
-    let task = made(&one, 600.0);
-    let seen = other.post(request("tasks/get", task)).json();
+    let task = start_task(&one, 600.0);
+    let seen = other.fetch(task_request("tasks/get", task)).json();
     assert_eq!(seen["result"]["status"], "working", "{seen}");
 }
 
 #[test]
 fn tasks_of_one_caller_are_limited() {
     let sandbox = Sandbox::new();
-    let server = Server::start(&sandbox, &["--conformance"]);
-    let tasks: Vec<Value> = (0..64).map(|_| made(&server, 600.0)).collect();
+    let server = ServerProcess::start(&sandbox, &["--conformance"]);
+    let tasks: Vec<Value> = (0..64).map(|_| start_task(&server, 600.0)).collect();
     let slow = json!({"name": "slow_compute", "arguments": {"seconds": 600}});
-    let refused = server.post(request("tools/call", slow)).json();
+    let refused = server.fetch(task_request("tools/call", slow)).json();
     assert!(
         refused["error"]["message"]
             .as_str()
@@ -84,40 +86,43 @@ fn tasks_of_one_caller_are_limited() {
             .contains("64 tasks"),
         "{refused}"
     );
-    server.post(request("tasks/cancel", tasks[0].clone()));
-    assert!(made(&server, 600.0)["taskId"].is_string());
+    server.fetch(task_request("tasks/cancel", tasks[0].clone()));
+    assert!(start_task(&server, 600.0)["taskId"].is_string());
 }
 
 #[test]
 fn an_id_that_is_none_is_absent() {
     let sandbox = Sandbox::new();
-    let server = Server::start(&sandbox, &["--conformance"]);
+    let server = ServerProcess::start(&sandbox, &["--conformance"]);
     for id in ["x", "task_", "task_no_such", &"x".repeat(2_000)] {
         let refused = server
-            .post(request("tasks/get", json!({"taskId": id})))
+            .fetch(task_request("tasks/get", json!({"taskId": id})))
             .json();
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
         assert_eq!(refused["error"]["message"], "no task has this id");
     }
 }
 
-/// A cancellation that nobody waited for was once left half done: the task neither ran nor ended.
+/// Regression: a cancellation whose client disconnected was left half done, and the task neither ran nor ended.
 #[test]
-fn a_cancellation_is_carried_out_whether_or_not_anybody_waits_for_it() {
+fn a_cancellation_is_carried_out_without_a_waiting_client() {
     let sandbox = Sandbox::new();
-    let server = Server::start(&sandbox, &["--conformance"]);
+    let server = ServerProcess::start(&sandbox, &["--conformance"]);
     for _ in 0..10 {
-        let task = made(&server, 600.0);
-        server.begin(&request("tasks/cancel", task.clone()));
-        let until = std::time::Instant::now() + crate::stdio::PATIENCE;
+        let task = start_task(&server, 600.0);
+        server.send_and_disconnect(&task_request("tasks/cancel", task.clone()));
+        let until = std::time::Instant::now() + crate::stdio::TIMEOUT;
         let over = loop {
             let status =
-                server.post(request("tasks/get", task.clone())).json()["result"]["status"].clone();
-            // It came too late to be heard, or it was carried out; nothing in between.
+                server.fetch(task_request("tasks/get", task.clone())).json()["result"]["status"]
+                    .clone();
+            // Either the cancellation was too late, or it was carried out.
             if status == "cancelled" || std::time::Instant::now() > until {
                 break status;
             }
-            let ack = server.post(request("tasks/cancel", task.clone())).json();
+            let ack = server
+                .fetch(task_request("tasks/cancel", task.clone()))
+                .json();
             assert_eq!(ack["result"]["resultType"], "complete");
         };
         assert_eq!(over, "cancelled");
@@ -126,8 +131,8 @@ fn a_cancellation_is_carried_out_whether_or_not_anybody_waits_for_it() {
 
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
-fn legacy(sandbox: &Sandbox, can: &Value) -> Stdio {
-    let mut client = Stdio::start(sandbox, &["--conformance"]);
+fn start_legacy_client(sandbox: &Sandbox, can: &Value) -> StdioClient {
+    let mut client = StdioClient::start(sandbox, &["--conformance"]);
     let opened = client.initialize("2025-11-25", can);
     let tasks = &opened["result"]["capabilities"]["tasks"];
     assert_eq!(
@@ -137,7 +142,7 @@ fn legacy(sandbox: &Sandbox, can: &Value) -> Stdio {
     client
 }
 
-fn call_as_task(client: &mut Stdio, name: &str, arguments: &Value) -> Value {
+fn call_as_task(client: &mut StdioClient, name: &str, arguments: &Value) -> Value {
     let params = json!({"name": name, "arguments": arguments, "task": {"ttl": 60_000}});
     let made = client.request("tools/call", &params);
     let task = made["result"]["task"].clone();
@@ -152,7 +157,7 @@ fn call_as_task(client: &mut Stdio, name: &str, arguments: &Value) -> Value {
 #[test]
 fn a_client_of_2025_11_25_asks_for_a_task_follows_it_and_fetches_what_came_of_it() {
     let sandbox = Sandbox::new();
-    let mut client = legacy(&sandbox, &json!({}));
+    let mut client = start_legacy_client(&sandbox, &json!({}));
     let task = call_as_task(
         &mut client,
         "slow_compute",
@@ -161,7 +166,7 @@ fn a_client_of_2025_11_25_asks_for_a_task_follows_it_and_fetches_what_came_of_it
     let state = client.request("tasks/get", &task);
     assert_eq!(state["result"]["taskId"], task["taskId"]);
     assert!(state["result"].get("result").is_none(), "{state}");
-    // Waits for the end.
+    // Blocks until the task ends.
     let result = client.request("tasks/result", &task);
     assert_eq!(result["result"]["content"][0]["text"], "computed legacy");
     assert_eq!(result["result"]["_meta"][RELATED], task);
@@ -169,8 +174,8 @@ fn a_client_of_2025_11_25_asks_for_a_task_follows_it_and_fetches_what_came_of_it
         client.request("tasks/get", &task)["result"]["status"],
         "completed"
     );
-    // It can be fetched again, and by another process as well.
-    let mut other = legacy(&sandbox, &json!({}));
+    // The result can be fetched again, also by another process.
+    let mut other = start_legacy_client(&sandbox, &json!({}));
     assert_eq!(
         other.request("tasks/result", &task)["result"],
         result["result"]
@@ -180,29 +185,29 @@ fn a_client_of_2025_11_25_asks_for_a_task_follows_it_and_fetches_what_came_of_it
 #[test]
 fn a_task_of_2025_11_25_asks_on_the_stream_that_waits_for_its_result() {
     let sandbox = Sandbox::new();
-    let mut client = legacy(&sandbox, &json!({"elicitation": {}}));
+    let mut client = start_legacy_client(&sandbox, &json!({"elicitation": {}}));
     let task = call_as_task(&mut client, "multi_input", &json!({}));
-    let id = client.begin("tasks/result", &task);
+    let id = client.send_request("tasks/result", &task);
     for _ in 0..2 {
-        let question = client.next();
+        let question = client.next_message();
         assert_eq!(question["method"], "elicitation/create", "{question}");
         assert_eq!(question["params"]["_meta"][RELATED], task);
         let answer = json!({"action": "accept", "content": {"confirm": true}});
         client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer}));
     }
-    let result = client.next();
+    let result = client.next_message();
     assert_eq!(result["id"], id);
     assert_eq!(
         result["result"]["content"][0]["text"], "2 answers",
         "{result}"
     );
-    // A client that will not answer is told by the tool what came of that.
+    // If the client refuses to answer, the tool reports the refusal.
     let task = call_as_task(&mut client, "confirm_delete", &json!({"filename": "x"}));
-    client.begin("tasks/result", &task);
-    let question = client.next();
+    client.send_request("tasks/result", &task);
+    let question = client.next_message();
     let error = json!({"code": -32000, "message": "not now"});
     client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "error": error}));
-    let result = client.next();
+    let result = client.next_message();
     assert_eq!(result["result"]["isError"], true, "{result}");
     assert!(result.to_string().contains("not now"), "{result}");
     assert_eq!(
@@ -212,33 +217,33 @@ fn a_task_of_2025_11_25_asks_on_the_stream_that_waits_for_its_result() {
 }
 
 #[test]
-fn whoever_waited_for_a_result_may_go_and_another_is_asked() {
+fn a_client_that_waits_for_a_result_may_leave_and_another_is_asked() {
     let sandbox = Sandbox::new();
-    let mut client = legacy(&sandbox, &json!({"elicitation": {}}));
+    let mut client = start_legacy_client(&sandbox, &json!({"elicitation": {}}));
     let task = call_as_task(&mut client, "confirm_delete", &json!({"filename": "x"}));
-    let gone = client.begin("tasks/result", &task);
-    let first = client.next();
+    let gone = client.send_request("tasks/result", &task);
+    let first = client.next_message();
     assert_eq!(first["method"], "elicitation/create");
     let cancelled = json!({"requestId": gone});
     client
         .send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled}));
-    let taken_back = client.next();
+    let taken_back = client.next_message();
     assert_eq!(
         taken_back["params"]["requestId"], first["id"],
         "{taken_back}"
     );
-    client.begin("tasks/result", &task);
-    let again = client.next();
+    client.send_request("tasks/result", &task);
+    let again = client.next_message();
     assert_eq!(again["method"], "elicitation/create", "{again}");
     let answer = json!({"action": "decline"});
     client.send(&json!({"jsonrpc": "2.0", "id": again["id"], "result": answer}));
-    assert!(client.next().to_string().contains("decline"));
+    assert!(client.next_message().to_string().contains("decline"));
 }
 
 #[test]
 fn tasks_of_2025_11_25_are_listed_and_cancelled_and_tools_say_how_they_take_them() {
     let sandbox = Sandbox::new();
-    let mut client = legacy(&sandbox, &json!({}));
+    let mut client = start_legacy_client(&sandbox, &json!({}));
     let listed = client.request("tools/list", &json!({}));
     let support = |name: &str| {
         let tools = listed["result"]["tools"].as_array().unwrap();
@@ -275,8 +280,8 @@ fn tasks_of_2025_11_25_are_listed_and_cancelled_and_tools_say_how_they_take_them
             .find(|listed| listed["taskId"] == task["taskId"]);
         assert_eq!(listed.unwrap()["status"], status);
     }
-    // Older versions know no tasks: the parameter is one that means nothing, and the methods are none.
-    let mut older = Stdio::start(&sandbox, &["--conformance"]);
+    // Older versions have no tasks: the parameter is ignored, and the methods are unknown.
+    let mut older = StdioClient::start(&sandbox, &["--conformance"]);
     let opened = older.initialize("2025-06-18", &json!({}));
     assert!(opened["result"]["capabilities"].get("tasks").is_none());
     let params = json!({"name": "rung.about", "task": {}});

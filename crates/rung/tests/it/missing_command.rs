@@ -1,8 +1,8 @@
-//! A server whose command does not exist is reported as such: a plain name is looked for on PATH, a path is a file.
+//! A server whose command does not exist is reported as such: a plain name is searched on PATH, a path is a file.
 
 use serde_json::json;
 
-use crate::gateway::{Street, error};
+use crate::gateway::{GatewayFixture, tool_error};
 use crate::sandbox::Sandbox;
 
 const NOT_ON_PATH: &str = "`no-such-mcp-server` was not found on PATH";
@@ -10,10 +10,10 @@ const NO_FILE: &str = "/nonexistent/server could not be started: no such file";
 
 #[test]
 fn the_gateway_says_what_is_missing() {
-    let street = Street::new();
+    let street = GatewayFixture::new();
     street.configure(&json!({
         "name": {"command": "no-such-mcp-server"},
-        // The PATH that counts is the one that the server would get.
+        // The PATH of the server's environment is searched.
         "own": {"command": "sh", "env": {"PATH": "/nonexistent"}},
         "path": {"command": "/nonexistent/server"},
     }));
@@ -24,7 +24,7 @@ fn the_gateway_says_what_is_missing() {
         ("path", NO_FILE),
     ] {
         let failed = client.invoke(&format!("{server}::a"), &json!({}));
-        let failed = error(&failed);
+        let failed = tool_error(&failed);
         assert_eq!(failed["code"], "source_unavailable", "{failed}");
         assert!(
             failed["message"].as_str().unwrap().contains(words),

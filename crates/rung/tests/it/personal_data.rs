@@ -1,11 +1,11 @@
-//! Personal data over HTTP: what an owner puts in, and what a client gets out under a grant.
+//! Personal data over HTTP: the owner ingests it, and a client reads it under a grant.
 
 use serde_json::{Value, json};
 
-use crate::http::{Reply, Request, Server};
+use crate::http::{HttpReply, HttpRequest, ServerProcess};
 use crate::sandbox::Sandbox;
 
-pub(crate) fn manifest() -> Value {
+pub(crate) fn mail_manifest() -> Value {
     json!({
         "protocol_version": "0.1.0", "connector_id": "https://registry.pdpp.dev/connectors/mail", "version": "1.0.0",
         "streams": [
@@ -23,54 +23,54 @@ pub(crate) fn manifest() -> Value {
     })
 }
 
-/// A server with a source, and its owner.
-pub(crate) struct Data {
+/// A server with one connector, and the owner's token.
+pub(crate) struct PersonalDataFixture {
     pub(crate) sandbox: Sandbox,
-    pub(crate) server: Server,
-    pub(crate) owner: String,
+    pub(crate) server: ServerProcess,
+    pub(crate) owner_token: String,
 }
 
-impl Data {
+impl PersonalDataFixture {
     pub(crate) fn start(flags: &[&str]) -> Self {
-        Self::with(None, flags)
+        Self::start_with_setting(None, flags)
     }
 
-    /// With a setting for every command.
-    pub(crate) fn with(set: Option<&str>, flags: &[&str]) -> Self {
+    /// Starts with a setting that applies to every command.
+    pub(crate) fn start_with_setting(set: Option<&str>, flags: &[&str]) -> Self {
         let sandbox = Sandbox::new();
         let set: Vec<&str> = set.into_iter().flat_map(|set| ["--set", set]).collect();
-        let manifest = sandbox.write("project/mail.json", manifest().to_string());
-        let run = |args: &[&str]| sandbox.ok(&[&set, args].concat());
+        let manifest = sandbox.write("project/mail.json", mail_manifest().to_string());
+        let run = |args: &[&str]| sandbox.run_ok(&[&set, args].concat());
         run(&["pdpp", "register", manifest.to_str().unwrap()]);
-        let owner = run(&["pdpp", "owner-token"]).trim().to_owned();
-        let server = Server::start(&sandbox, &[&set, flags].concat());
+        let owner_token = run(&["pdpp", "owner-token"]).trim().to_owned();
+        let server = ServerProcess::start(&sandbox, &[&set, flags].concat());
         Self {
             sandbox,
             server,
-            owner,
+            owner_token,
         }
     }
 
-    pub(crate) fn ask(
+    pub(crate) fn request(
         &self,
         token: &str,
         method: &'static str,
         path: &str,
         body: impl Into<Vec<u8>>,
-    ) -> Reply {
+    ) -> HttpReply {
         self.server
-            .post(Request::new(method, path).bearer(token).body(body))
+            .fetch(HttpRequest::new(method, path).bearer(token).body(body))
     }
 
-    pub(crate) fn ok(&self, token: &str, path: &str) -> Value {
-        let reply = self.ask(token, "GET", path, "");
+    pub(crate) fn get_ok(&self, token: &str, path: &str) -> Value {
+        let reply = self.request(token, "GET", path, "");
         assert_eq!(reply.status, 200, "{path}: {}", reply.text());
         reply.json()
     }
 
-    /// The status and the code of a refusal.
-    pub(crate) fn refused(&self, token: &str, path: &str) -> (u16, String) {
-        let reply = self.ask(token, "GET", path, "");
+    /// Sends a request that must fail. Returns the status and the error code.
+    pub(crate) fn get_error(&self, token: &str, path: &str) -> (u16, String) {
+        let reply = self.request(token, "GET", path, "");
         let body = reply.json();
         let error = &body["error"];
         assert_eq!(
@@ -93,14 +93,14 @@ impl Data {
         }
         let path =
             format!("/v1/ingest/{stream}?connector_id=mail&connector_instance_id={connection}");
-        let reply = self.ask(&self.owner, "POST", &path, body);
+        let reply = self.request(&self.owner_token, "POST", &path, body);
         assert_eq!(reply.status, 200, "{}", reply.text());
         reply.json()
     }
 
-    pub(crate) fn connection(&self, id: &str) {
-        let reply = self.ask(
-            &self.owner,
+    pub(crate) fn create_connection(&self, id: &str) {
+        let reply = self.request(
+            &self.owner_token,
             "PUT",
             &format!("/v1/connections/{id}"),
             json!({"connector_id": "mail", "display_name": id}).to_string(),
@@ -108,26 +108,26 @@ impl Data {
         assert!(matches!(reply.status, 200 | 201), "{}", reply.text());
     }
 
-    pub(crate) fn grant(&self, args: &[&str]) -> String {
+    pub(crate) fn issue_grant(&self, args: &[&str]) -> String {
         let mut all = vec![
             "pdpp", "grant", "issue", "--client", "agent", "--source", "mail",
         ];
         all.extend(args);
-        self.sandbox.ok(&all).trim().to_owned()
+        self.sandbox.run_ok(&all).trim().to_owned()
     }
 }
 
-pub(crate) fn message(n: usize) -> Value {
+pub(crate) fn message_line(n: usize) -> Value {
     json!({"key": format!("m{n}"), "data": {"id": format!("m{n}"), "thread_id": "t", "from": format!("p{}", n % 2), "body": format!("apple number {n}"),
         "secret": "hush", "sent_at": format!("2026-01-{:02}T00:00:00Z", n + 1), "size": n}})
 }
 
-fn filled(flags: &[&str]) -> Data {
-    let data = Data::start(flags);
+fn start_with_messages(flags: &[&str]) -> PersonalDataFixture {
+    let data = PersonalDataFixture::start(flags);
     for id in ["home", "work"] {
-        data.connection(id);
+        data.create_connection(id);
     }
-    let lines: Vec<Value> = (0..10).map(message).collect();
+    let lines: Vec<Value> = (0..10).map(message_line).collect();
     data.ingest("messages", "home", &lines[..6]);
     data.ingest("messages", "work", &lines[6..]);
     data.ingest(
@@ -140,8 +140,8 @@ fn filled(flags: &[&str]) -> Data {
 
 #[test]
 fn every_read_has_the_same_finish() {
-    let data = filled(&[]);
-    let client = data.grant(&[
+    let data = start_with_messages(&[]);
+    let client = data.issue_grant(&[
         "--streams",
         "messages,threads",
         "--fields",
@@ -170,7 +170,7 @@ fn every_read_has_the_same_finish() {
         "/v1/search?q=apple&limit=4",
         "/v1/search?q=apple&streams[]=messages&filter[from]=p1",
     ] {
-        let reply = data.ask(&client, "GET", path, "");
+        let reply = data.request(&client, "GET", path, "");
         assert_eq!(reply.status, 200, "{path}: {}", reply.text());
         let body = reply.json();
         assert_eq!(body["links"]["self"], path);
@@ -194,19 +194,19 @@ fn every_read_has_the_same_finish() {
                 "{path}: {body}"
             );
         }
-        let head = data.ask(&client, "HEAD", path, "");
+        let head = data.request(&client, "HEAD", path, "");
         assert_eq!((head.status, head.text().len()), (200, 0), "{path}");
     }
 }
 
 #[test]
 fn a_page_leads_to_the_next_by_its_link() {
-    let data = filled(&[]);
-    let client = data.grant(&["--streams", "messages"]);
+    let data = start_with_messages(&[]);
+    let client = data.issue_grant(&["--streams", "messages"]);
     let mut path = "/v1/streams/messages/records?limit=3".to_owned();
     let mut found = Vec::new();
     loop {
-        let page = data.ok(&client, &path);
+        let page = data.get_ok(&client, &path);
         let records = page["data"].as_array().unwrap();
         found.extend(
             records
@@ -223,9 +223,9 @@ fn a_page_leads_to_the_next_by_its_link() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_said() {
-    let data = filled(&[]);
-    let client = data.grant(&[
+fn invalid_requests_have_specific_errors() {
+    let data = start_with_messages(&[]);
+    let client = data.issue_grant(&[
         "--streams",
         "messages",
         "--fields",
@@ -359,13 +359,13 @@ fn what_is_wrong_with_a_request_is_said() {
         ("/v1/state/mail".to_owned(), 403, "permission_error"),
     ] {
         assert_eq!(
-            data.refused(&client, &path),
+            data.get_error(&client, &path),
             (status, code.to_owned()),
             "{path}"
         );
     }
     assert_eq!(
-        data.refused(&data.owner, records),
+        data.get_error(&data.owner_token, records),
         (400, "invalid_request".to_owned()),
         "an owner says of which source"
     );
@@ -374,23 +374,27 @@ fn what_is_wrong_with_a_request_is_said() {
         "/v1/search/hybrid?q=a",
         "/v1/nothing",
     ] {
-        assert_eq!(data.ask(&client, "GET", absent, "").status, 404, "{absent}");
+        assert_eq!(
+            data.request(&client, "GET", absent, "").status,
+            404,
+            "{absent}"
+        );
     }
-    let reply = data.server.post(
-        Request::new("GET", records)
+    let reply = data.server.fetch(
+        HttpRequest::new("GET", records)
             .bearer(&client)
-            .with("PDPP-Version", "2020-01-01"),
+            .with_header("PDPP-Version", "2020-01-01"),
     );
     assert_eq!(
         (reply.status, reply.json()["error"]["code"].as_str()),
         (400, Some("unsupported_version"))
     );
     for bearer in [None, Some("rung_nonsense"), Some("")] {
-        let mut request = Request::new("GET", records);
+        let mut request = HttpRequest::new("GET", records);
         if let Some(bearer) = bearer {
             request = request.bearer(bearer);
         }
-        let reply = data.server.post(request);
+        let reply = data.server.fetch(request);
         assert_eq!(reply.status, 401);
         assert!(
             reply
@@ -404,9 +408,9 @@ fn what_is_wrong_with_a_request_is_said() {
 
 #[test]
 fn warnings_say_what_was_done_otherwise() {
-    let data = filled(&[]);
-    let client = data.grant(&["--streams", "messages"]);
-    let page = data.ok(
+    let data = start_with_messages(&[]);
+    let client = data.issue_grant(&["--streams", "messages"]);
+    let page = data.get_ok(
         &client,
         "/v1/streams/messages/records?limit=5000&connector_instance_id=home",
     );
@@ -421,25 +425,25 @@ fn warnings_say_what_was_done_otherwise() {
         page["meta"]["warnings"][1]["detail"],
         json!({"requested_limit": 5000, "max_limit": 100})
     );
-    let window = data.ok(
+    let window = data.get_ok(
         &client,
         "/v1/streams/messages/records/m1/field-window?field=body&limit_chars=99999",
     );
     assert_eq!(window["meta"]["warnings"][0]["param"], "limit_chars");
-    let echoed = data.server.post(
-        Request::new("GET", "/v1/schema")
+    let echoed = data.server.fetch(
+        HttpRequest::new("GET", "/v1/schema")
             .bearer(&client)
-            .with("Request-Id", "mine-1"),
+            .with_header("Request-Id", "mine-1"),
     );
     assert_eq!(echoed.header("request-id"), Some("mine-1"));
 }
 
 #[test]
 fn one_key_in_two_connections_is_a_question() {
-    let data = filled(&[]);
-    data.ingest("messages", "work", &[message(1)]);
-    let client = data.grant(&["--streams", "messages"]);
-    let reply = data.ask(&client, "GET", "/v1/streams/messages/records/m1", "");
+    let data = start_with_messages(&[]);
+    data.ingest("messages", "work", &[message_line(1)]);
+    let client = data.issue_grant(&["--streams", "messages"]);
+    let reply = data.request(&client, "GET", "/v1/streams/messages/records/m1", "");
     let error = &reply.json()["error"];
     assert_eq!(
         (
@@ -451,7 +455,7 @@ fn one_key_in_two_connections_is_a_question() {
     );
     assert_eq!(error["available_connections"].as_array().unwrap().len(), 2);
     assert_eq!(
-        data.ok(
+        data.get_ok(
             &client,
             "/v1/streams/messages/records/m1?connection_id=work"
         )["connection_id"],
@@ -461,8 +465,8 @@ fn one_key_in_two_connections_is_a_question() {
 
 #[test]
 fn the_core_as_it_was_can_be_had() {
-    let data = filled(&["--strict-0.1"]);
-    let client = data.grant(&["--streams", "messages"]);
+    let data = start_with_messages(&["--strict-0.1"]);
+    let client = data.issue_grant(&["--streams", "messages"]);
     for (path, param) in [
         ("/v1/streams/messages/records?filter[from]=p1", "filter"),
         ("/v1/streams/messages/records?view=short", "view"),
@@ -473,28 +477,28 @@ fn the_core_as_it_was_can_be_had() {
         ),
         ("/v1/search?q=a&filter[from]=p1", "filter"),
     ] {
-        let reply = data.ask(&client, "GET", path, "");
+        let reply = data.request(&client, "GET", path, "");
         assert_eq!(
             (reply.status, reply.json()["error"]["param"].as_str()),
             (400, Some(param)),
             "{path}"
         );
     }
-    data.ok(
+    data.get_ok(
         &client,
         "/v1/streams/messages/records/m1/field-window?field=body",
     );
-    data.ok(
-        &data.owner,
+    data.get_ok(
+        &data.owner_token,
         "/v1/streams/messages/records?connector_id=mail&filter[from]=p1",
     );
 }
 
 #[test]
 fn an_owner_has_connections_states_and_deletes() {
-    let data = filled(&[]);
-    let owner = &data.owner;
-    let patched = data.ask(
+    let data = start_with_messages(&[]);
+    let owner = &data.owner_token;
+    let patched = data.request(
         owner,
         "PATCH",
         "/v1/connections/home",
@@ -504,17 +508,18 @@ fn an_owner_has_connections_states_and_deletes() {
         (patched.status, patched.json()["status"].as_str()),
         (200, Some("paused"))
     );
-    let reply = data.ask(
+    let reply = data.request(
         owner,
         "POST",
         "/v1/ingest/messages?connector_id=mail&connector_instance_id=home",
-        message(1).to_string(),
+        message_line(1).to_string(),
     );
     assert_eq!(
         (reply.status, reply.json()["error"]["code"].as_str()),
         (409, Some("connector_instance_not_writable"))
     );
-    data.sandbox.ok(&["pdpp", "connections", "resume", "home"]);
+    data.sandbox
+        .run_ok(&["pdpp", "connections", "resume", "home"]);
     for (path, status, code) in [
         (
             "/v1/ingest/messages?connector_id=mail&connector_instance_id=nowhere",
@@ -529,7 +534,7 @@ fn an_owner_has_connections_states_and_deletes() {
         ("/v1/ingest/messages?connector_id=nothing", 404, "not_found"),
         ("/v1/ingest/messages", 400, "invalid_request"),
     ] {
-        let reply = data.ask(owner, "POST", path, message(1).to_string());
+        let reply = data.request(owner, "POST", path, message_line(1).to_string());
         assert_eq!(
             (reply.status, reply.json()["error"]["code"].as_str()),
             (status, Some(code)),
@@ -538,7 +543,7 @@ fn an_owner_has_connections_states_and_deletes() {
     }
     let state = json!({"state": {"messages": {"page": 3}}}).to_string();
     assert_eq!(
-        data.ask(
+        data.request(
             owner,
             "PUT",
             "/v1/state/mail?connector_instance_id=home",
@@ -548,14 +553,14 @@ fn an_owner_has_connections_states_and_deletes() {
         200
     );
     assert_eq!(
-        data.ok(owner, "/v1/state/mail?connector_instance_id=home")["state"]["messages"]["page"],
+        data.get_ok(owner, "/v1/state/mail?connector_instance_id=home")["state"]["messages"]["page"],
         3
     );
     let path = "/v1/streams/messages/records/m1?connector_id=mail&connector_instance_id=home";
-    assert_eq!(data.ask(owner, "DELETE", path, "").status, 204);
-    assert_eq!(data.ask(owner, "GET", path, "").status, 404);
+    assert_eq!(data.request(owner, "DELETE", path, "").status, 204);
+    assert_eq!(data.request(owner, "GET", path, "").status, 404);
     assert_eq!(
-        data.ask(
+        data.request(
             owner,
             "DELETE",
             "/v1/streams/messages/records?connector_id=mail&connector_instance_id=home",
@@ -565,41 +570,42 @@ fn an_owner_has_connections_states_and_deletes() {
         204
     );
     assert_eq!(
-        data.ok(
+        data.get_ok(
             owner,
             "/v1/streams/messages/records?connector_id=mail&count=exact"
         )["meta"]["count"]["value"],
         4
     );
     assert_eq!(
-        data.ask(owner, "DELETE", "/v1/connections/work", "").status,
+        data.request(owner, "DELETE", "/v1/connections/work", "")
+            .status,
         204
     );
     assert_eq!(
-        data.ok(owner, "/v1/streams/messages/records?connector_id=mail")["data"],
+        data.get_ok(owner, "/v1/streams/messages/records?connector_id=mail")["data"],
         json!([])
     );
     assert_eq!(
-        data.ok(owner, "/v1/connections")["data"][1]["status"],
+        data.get_ok(owner, "/v1/connections")["data"][1]["status"],
         "revoked"
     );
 }
 
 #[test]
 fn blobs_come_back_byte_for_byte_and_by_range() {
-    let data = filled(&[]);
+    let data = start_with_messages(&[]);
     let bytes: Vec<u8> = (0..600_000u32).map(|n| (n >> 3).to_le_bytes()[0]).collect();
     let path = "/v1/blobs?connector_id=mail&connector_instance_id=home&stream=messages&record_key=m1&mime_type=text/plain";
-    let kept = data.ask(&data.owner, "POST", path, bytes.clone());
+    let kept = data.request(&data.owner_token, "POST", path, bytes.clone());
     assert_eq!(kept.status, 201, "{}", kept.text());
     let id = kept.json()["blob_id"].as_str().unwrap().to_owned();
-    let mut line = message(1);
+    let mut line = message_line(1);
     line["data"]["blob_ref"] = json!({"blob_id": id, "mime_type": "image/png"});
     data.ingest("messages", "home", &[line]);
-    let client = data.grant(&["--streams", "messages"]);
-    let record = data.ok(&client, "/v1/streams/messages/records/m1");
+    let client = data.issue_grant(&["--streams", "messages"]);
+    let record = data.get_ok(&client, "/v1/streams/messages/records/m1");
     let url = record["data"]["blob_ref"]["fetch_url"].as_str().unwrap();
-    let whole = data.ask(&client, "GET", url, "");
+    let whole = data.request(&client, "GET", url, "");
     assert_eq!((whole.status, whole.bytes() == bytes), (200, true));
     assert_eq!(whole.header("content-type"), Some("image/png"));
     assert_eq!(
@@ -622,10 +628,10 @@ fn blobs_come_back_byte_for_byte_and_by_range() {
         ),
         ("bytes=-5", 599_995..600_000, "bytes 599995-599999/600000"),
     ] {
-        let reply = data.server.post(
-            Request::new("GET", url)
+        let reply = data.server.fetch(
+            HttpRequest::new("GET", url)
                 .bearer(&client)
-                .with("Range", range),
+                .with_header("Range", range),
         );
         assert_eq!(
             (reply.status, reply.header("content-range")),
@@ -634,20 +640,20 @@ fn blobs_come_back_byte_for_byte_and_by_range() {
         );
         assert_eq!(reply.bytes(), &bytes[part]);
     }
-    let beyond = data.server.post(
-        Request::new("GET", url)
+    let beyond = data.server.fetch(
+        HttpRequest::new("GET", url)
             .bearer(&client)
-            .with("Range", "bytes=600000-"),
+            .with_header("Range", "bytes=600000-"),
     );
     assert_eq!(
         (beyond.status, beyond.header("content-range")),
         (416, Some("bytes */600000"))
     );
-    let far = Request::new("GET", url)
+    let far = HttpRequest::new("GET", url)
         .bearer(&client)
-        .with("Range", "bytes=599998-18446744073709551615");
-    assert_eq!(data.server.post(far).bytes(), &bytes[599_998..]);
-    let head = data.ask(&client, "HEAD", url, "");
+        .with_header("Range", "bytes=599998-18446744073709551615");
+    assert_eq!(data.server.fetch(far).bytes(), &bytes[599_998..]);
+    let head = data.request(&client, "HEAD", url, "");
     assert_eq!(
         (
             head.status,
@@ -656,19 +662,19 @@ fn blobs_come_back_byte_for_byte_and_by_range() {
         ),
         (200, Some("600000"), 0)
     );
-    let narrow = data.grant(&["--streams", "messages", "--fields", "from"]);
+    let narrow = data.issue_grant(&["--streams", "messages", "--fields", "from"]);
     assert_eq!(
-        data.refused(&narrow, url),
+        data.get_error(&narrow, url),
         (404, "blob_not_found".to_owned())
     );
 }
 
 #[test]
 fn files_are_taken_in_and_gone_on_with() {
-    let data = Data::start(&[]);
+    let data = PersonalDataFixture::start(&[]);
     let lines: String = (0..400).map(|n| json!({"stream": if n % 4 == 0 { "threads" } else { "messages" }, "key": format!("k{n}"), "data": {"id": format!("k{n}")}}).to_string() + "\n").collect();
     let file = data.sandbox.write("project/records.ndjson", lines);
-    let told = data.sandbox.ok(&[
+    let told = data.sandbox.run_ok(&[
         "pdpp",
         "ingest",
         file.to_str().unwrap(),
@@ -676,7 +682,8 @@ fn files_are_taken_in_and_gone_on_with() {
         "mail",
     ]);
     assert!(
-        told.contains("messages: 300 taken (0 unchanged)") && told.contains("threads: 100 taken"),
+        told.contains("messages: 300 accepted (0 unchanged)")
+            && told.contains("threads: 100 accepted"),
         "{told}"
     );
     let list = data.sandbox.write(
@@ -695,7 +702,7 @@ fn files_are_taken_in_and_gone_on_with() {
     assert_eq!(ran.status, 64, "{}", ran.stderr);
     let told = ran.stdout;
     assert!(
-        told.contains("1 taken") && told.contains("line 2: invalid_record_identity"),
+        told.contains("1 accepted") && told.contains("item 2: invalid_record_identity"),
         "{told}"
     );
     let ran = data.sandbox.run(&[
@@ -714,18 +721,18 @@ fn files_are_taken_in_and_gone_on_with() {
 
 #[test]
 fn what_was_shown_is_written_down() {
-    let mut data = filled(&[]);
-    let client = data.grant(&["--streams", "messages"]);
-    data.ok(&client, "/v1/streams/messages/records?limit=3");
-    data.ok(&client, "/v1/search?q=apple");
-    // Killed at once after the answer: it is out, so it is written down.
+    let mut data = start_with_messages(&[]);
+    let client = data.issue_grant(&["--streams", "messages"]);
+    data.get_ok(&client, "/v1/streams/messages/records?limit=3");
+    data.get_ok(&client, "/v1/search?q=apple");
+    // Killed right after the reply: a disclosure that was sent is recorded.
     data.server.child.kill().unwrap();
     data.server.child.wait().unwrap();
     let told: Value =
-        serde_json::from_str(&data.sandbox.ok(&["pdpp", "disclosures", "--json"])).unwrap();
+        serde_json::from_str(&data.sandbox.run_ok(&["pdpp", "disclosures", "--json"])).unwrap();
     let told = told.as_array().unwrap();
     assert_eq!(told.len(), 2, "{told:?}");
-    // Two of one millisecond have no order.
+    // Two disclosures of one millisecond have no order.
     let page = told.iter().find(|one| one["stream"] == "messages").unwrap();
     assert_eq!(
         (page["records"].as_i64(), page["client"].as_str()),
@@ -736,9 +743,9 @@ fn what_was_shown_is_written_down() {
 
 #[test]
 fn a_copy_holds_everything_and_erasing_leaves_nothing() {
-    let data = filled(&[]);
+    let data = start_with_messages(&[]);
     let copy = data.sandbox.home().join("copy");
-    data.sandbox.ok(&["backup", copy.to_str().unwrap()]);
+    data.sandbox.run_ok(&["backup", copy.to_str().unwrap()]);
     let there = data.sandbox.run(&["backup", copy.to_str().unwrap()]);
     assert_ne!(there.status, 0);
     let asked = data.sandbox.run(&["pdpp", "erase", "--connection", "home"]);
@@ -748,10 +755,10 @@ fn a_copy_holds_everything_and_erasing_leaves_nothing() {
         asked.stderr
     );
     data.sandbox
-        .ok(&["pdpp", "erase", "--connection", "home", "--yes"]);
+        .run_ok(&["pdpp", "erase", "--connection", "home", "--yes"]);
     assert_eq!(
-        data.ok(
-            &data.owner,
+        data.get_ok(
+            &data.owner_token,
             "/v1/streams/messages/records?connector_id=mail"
         )["data"]
             .as_array()
@@ -760,13 +767,13 @@ fn a_copy_holds_everything_and_erasing_leaves_nothing() {
         4
     );
     let restored = data.sandbox.home().join("restored");
-    data.sandbox.ok(&[
+    data.sandbox.run_ok(&[
         "--home",
         restored.to_str().unwrap(),
         "restore",
         copy.to_str().unwrap(),
     ]);
-    let listed = data.sandbox.ok(&[
+    let listed = data.sandbox.run_ok(&[
         "--home",
         restored.to_str().unwrap(),
         "pdpp",
@@ -785,16 +792,16 @@ fn a_copy_holds_everything_and_erasing_leaves_nothing() {
 
 #[test]
 fn sources_register_where_that_is_open_and_for_owners_elsewhere() {
-    let data = Data::start(&[]);
-    let register = |server: &Server, token: Option<&str>| {
-        let mut request = Request::new("POST", "/connectors").body(manifest().to_string());
+    let data = PersonalDataFixture::start(&[]);
+    let register = |server: &ServerProcess, token: Option<&str>| {
+        let mut request = HttpRequest::new("POST", "/connectors").body(mail_manifest().to_string());
         if let Some(token) = token {
             request = request.bearer(token);
         }
-        server.post(request)
+        server.fetch(request)
     };
     assert_eq!(register(&data.server, None).status, 401);
-    let reply = register(&data.server, Some(&data.owner));
+    let reply = register(&data.server, Some(&data.owner_token));
     assert_eq!(
         (reply.status, reply.json()),
         (
@@ -802,27 +809,30 @@ fn sources_register_where_that_is_open_and_for_owners_elsewhere() {
             json!({"connector_id": "mail", "connector_key": "mail"})
         )
     );
-    let wrong = data.ask(&data.owner, "POST", "/connectors", "{\"streams\":[]}");
+    let wrong = data.request(&data.owner_token, "POST", "/connectors", "{\"streams\":[]}");
     assert_eq!(
         (wrong.status, wrong.json()["error"]["code"].as_str()),
         (400, Some("invalid_request"))
     );
     assert_eq!(
-        data.ask(&data.owner, "GET", "/connectors/mail", "").json()["version"],
+        data.request(&data.owner_token, "GET", "/connectors/mail", "")
+            .json()["version"],
         "1.0.0"
     );
-    let open = Server::start(&data.sandbox, &["--dev"]);
+    let open = ServerProcess::start(&data.sandbox, &["--dev"]);
     assert!(
-        open.said.iter().any(|line| line.contains("open_owner")),
+        open.startup_lines
+            .iter()
+            .any(|line| line.contains("open_owner")),
         "{:?}",
-        open.said
+        open.startup_lines
     );
     assert_eq!(register(&open, None).status, 201);
 }
 
 #[test]
 fn names_may_hold_anything_and_mean_nothing_but_themselves() {
-    let data = Data::start(&[]);
+    let data = PersonalDataFixture::start(&[]);
     let odd = [
         "a'b\"c",
         "$.x[0]",
@@ -844,7 +854,8 @@ fn names_may_hold_anything_and_mean_nothing_but_themselves() {
         .collect();
     let body = json!({"connector_id": "odd", "streams": streams}).to_string();
     assert_eq!(
-        data.ask(&data.owner, "POST", "/connectors", body).status,
+        data.request(&data.owner_token, "POST", "/connectors", body)
+            .status,
         201
     );
     let encode = |text: &str| {
@@ -858,8 +869,8 @@ fn names_may_hold_anything_and_mean_nothing_but_themselves() {
             record[field] = json!(format!("{field} of {name}"));
         }
         let line = json!({"key": name, "data": record}).to_string();
-        let done = data.ask(
-            &data.owner,
+        let done = data.request(
+            &data.owner_token,
             "POST",
             &format!("/v1/ingest/{stream}?connector_id=odd"),
             line,
@@ -870,28 +881,28 @@ fn names_may_hold_anything_and_mean_nothing_but_themselves() {
             "{name}: {}",
             done.text()
         );
-        let record = data.ok(
-            &data.owner,
+        let record = data.get_ok(
+            &data.owner_token,
             &format!("/v1/streams/{stream}/records/{stream}?connector_id=odd"),
         );
         assert_eq!(record["id"], name);
         for field in odd {
             let value = encode(&format!("{field} of {name}"));
-            let page = data.ok(
-                &data.owner,
+            let page = data.get_ok(
+                &data.owner_token,
                 &format!(
                     "/v1/streams/{stream}/records?connector_id=odd&filter[{}]={value}",
                     encode(field)
                 ),
             );
-            // A bracket in a name is written by its bytes, and still ends where brackets end.
+            // A percent-encoded bracket belongs to the name and does not end the parameter.
             assert_eq!(
                 page["data"].as_array().unwrap().len(),
                 1,
                 "{name} by {field}"
             );
-            let groups = data.ok(
-                &data.owner,
+            let groups = data.get_ok(
+                &data.owner_token,
                 &format!(
                     "/v1/streams/{stream}/aggregate?connector_id=odd&metric=count&group_by={}",
                     encode(field)
@@ -904,18 +915,18 @@ fn names_may_hold_anything_and_mean_nothing_but_themselves() {
 
 #[test]
 fn what_happens_can_be_watched() {
-    let data = filled(&[]);
-    let client = data.grant(&["--streams", "messages"]);
-    data.ok(&client, "/v1/streams/messages/records?limit=3");
-    data.refused(&client, "/v1/streams/threads/records");
-    // Not everybody is shown how much everybody does.
-    let watch = |token: &str| data.ask(token, "GET", "/metrics", "");
+    let data = start_with_messages(&[]);
+    let client = data.issue_grant(&["--streams", "messages"]);
+    data.get_ok(&client, "/v1/streams/messages/records?limit=3");
+    data.get_error(&client, "/v1/streams/threads/records");
+    // Metrics are for the operator: tokens of a grant and of the owner are refused.
+    let watch = |token: &str| data.request(token, "GET", "/metrics", "");
     assert_eq!(data.server.get("/metrics").status, 401);
     assert_eq!(
-        (watch(&client).status, watch(&data.owner).status),
+        (watch(&client).status, watch(&data.owner_token).status),
         (403, 403)
     );
-    let watcher = data.sandbox.ok(&["token", "new", "watcher"]);
+    let watcher = data.sandbox.run_ok(&["token", "new", "watcher"]);
     let page = watch(watcher.trim()).text();
     for line in [
         "rung_pdpp_requests_total{route=\"records\",status=\"200\"} 1",

@@ -1,4 +1,4 @@
-//! Personal data when things go wrong: processes are killed, disks are full, databases go away, bodies break off.
+//! Personal data under faults: killed processes, full disks, lost databases, interrupted bodies.
 
 use std::io::Write as _;
 use std::process::Command;
@@ -6,44 +6,44 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::http::{Request, Server};
-use crate::personal_data::{Data, manifest, message};
+use crate::http::{HttpRequest, ServerProcess};
+use crate::personal_data::{PersonalDataFixture, mail_manifest, message_line};
 use crate::sandbox::Sandbox;
 
 const INGEST: &str = "/v1/ingest/messages?connector_id=mail&connector_instance_id=home";
 
-fn lines(from: usize, to: usize) -> String {
+fn ndjson_lines(from: usize, to: usize) -> String {
     (from..to).map(|n| json!({"key": format!("m{n}"), "data": {"id": format!("m{n}"), "body": format!("word{n} {}", "filler ".repeat(50))}}).to_string() + "\n").collect()
 }
 
-fn count(data: &Data, server: &Server) -> i64 {
-    let request = Request::new(
+fn record_count(data: &PersonalDataFixture, server: &ServerProcess) -> i64 {
+    let request = HttpRequest::new(
         "GET",
         "/v1/streams/messages/records?connector_id=mail&count=exact&limit=1",
     )
-    .bearer(&data.owner);
-    server.post(request).json()["meta"]["count"]["value"]
+    .bearer(&data.owner_token);
+    server.fetch(request).json()["meta"]["count"]["value"]
         .as_i64()
         .unwrap()
 }
 
 #[test]
 fn a_batch_that_was_answered_survives_a_kill_and_one_that_was_not_is_sent_again() {
-    let mut data = Data::start(&[]);
-    data.connection("home");
-    let reply = data.ask(&data.owner, "POST", INGEST, lines(0, 500));
+    let mut data = PersonalDataFixture::start(&[]);
+    data.create_connection("home");
+    let reply = data.request(&data.owner_token, "POST", INGEST, ndjson_lines(0, 500));
     assert_eq!(reply.json()["records_accepted"], 500);
     data.server.child.kill().unwrap();
     data.server.child.wait().unwrap();
-    data.server = Server::start(&data.sandbox, &[]);
-    assert_eq!(count(&data, &data.server), 500);
-    // Killed at any point while another one comes in.
-    let all = lines(0, 60_000);
+    data.server = ServerProcess::start(&data.sandbox, &[]);
+    assert_eq!(record_count(&data, &data.server), 500);
+    // Killed at different points of a second batch.
+    let all = ndjson_lines(0, 60_000);
     for round in 0..4 {
         let mut stream = data.server.connect();
         let head = format!(
             "POST {INGEST} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n\r\n",
-            data.owner,
+            data.owner_token,
             all.len()
         );
         stream.write_all(head.as_bytes()).unwrap();
@@ -52,24 +52,24 @@ fn a_batch_that_was_answered_survives_a_kill_and_one_that_was_not_is_sent_again(
         std::thread::sleep(Duration::from_millis(60 * round as u64));
         data.server.child.kill().unwrap();
         data.server.child.wait().unwrap();
-        data.server = Server::start(&data.sandbox, &[]);
-        let there = count(&data, &data.server);
+        data.server = ServerProcess::start(&data.sandbox, &[]);
+        let there = record_count(&data, &data.server);
         assert!((500..=60_000).contains(&there), "{there}");
-        // Whatever is there is there in full: listed, counted and found.
+        // Stored records are complete: listed, counted and found.
         let last = format!("/v1/search?q=word{}", there - 1);
-        let found = data.ok(&data.owner, &last);
+        let found = data.get_ok(&data.owner_token, &last);
         assert_eq!(found["data"].as_array().unwrap().len(), 1, "after {there}");
     }
-    let reply = data.ask(&data.owner, "POST", INGEST, all);
+    let reply = data.request(&data.owner_token, "POST", INGEST, all);
     assert_eq!(reply.json()["records_accepted"], 60_000);
-    assert_eq!(count(&data, &data.server), 60_000);
+    assert_eq!(record_count(&data, &data.server), 60_000);
 }
 
 #[test]
 fn a_body_that_breaks_off_or_has_no_end_is_refused() {
-    let data = Data::start(&["--set", "records.max_body_bytes=100000"]);
-    data.connection("home");
-    let reply = data.ask(&data.owner, "POST", INGEST, "x".repeat(100_001));
+    let data = PersonalDataFixture::start(&["--set", "records.max_body_bytes=100000"]);
+    data.create_connection("home");
+    let reply = data.request(&data.owner_token, "POST", INGEST, "x".repeat(100_001));
     assert_eq!(
         (reply.status, reply.json()["error"]["code"].as_str()),
         (413, Some("resource_limit"))
@@ -77,7 +77,7 @@ fn a_body_that_breaks_off_or_has_no_end_is_refused() {
     let mut stream = data.server.connect();
     let head = format!(
         "POST {INGEST} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nTransfer-Encoding: chunked\r\n\r\n",
-        data.owner
+        data.owner_token
     );
     stream.write_all(head.as_bytes()).unwrap();
     let piece = format!("{:x}\r\n{}\r\n", 50_000, "y".repeat(50_000));
@@ -90,13 +90,19 @@ fn a_body_that_breaks_off_or_has_no_end_is_refused() {
     let mut stream = data.server.connect();
     let head = format!(
         "POST {INGEST} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: 50000\r\n\r\n",
-        data.owner
+        data.owner_token
     );
     stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(message(1).to_string().as_bytes()).unwrap();
+    stream
+        .write_all(message_line(1).to_string().as_bytes())
+        .unwrap();
     drop(stream);
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(count(&data, &data.server), 0, "half a body is no batch");
+    assert_eq!(
+        record_count(&data, &data.server),
+        0,
+        "half a body is no batch"
+    );
 }
 
 #[test]
@@ -107,15 +113,15 @@ fn a_window_of_a_long_text_costs_a_window() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_window_of_a_long_text_costs_a_window_of_a_database_as_well() {
-    let (cluster, address) = Cluster::start();
+    let (cluster, address) = PostgresCluster::start();
     let set = format!("records.postgres={address}");
     window_costs_a_window(Some(&set), || cluster.memory_kb());
 }
 
-/// `beside` is what whoever keeps the data needs, where that is another process.
+/// `beside` returns the memory of the database processes, if the store is a database server.
 fn window_costs_a_window(set: Option<&str>, beside: impl Fn() -> u64) {
-    let data = Data::with(set, &[]);
-    data.connection("home");
+    let data = PersonalDataFixture::start_with_setting(set, &[]);
+    data.create_connection("home");
     let text = "gr\u{fc}n \u{1F980} ".repeat(4_500_000);
     assert!(text.len() > 48_000_000);
     let line = json!({"key": "long", "data": {"id": "long", "body": text}}).to_string();
@@ -124,13 +130,13 @@ fn window_costs_a_window(set: Option<&str>, beside: impl Fn() -> u64) {
     let mut ingest: Vec<&str> = set.into_iter().flat_map(|set| ["--set", set]).collect();
     ingest.extend(["pdpp", "ingest", file, "--connector", "mail"]);
     ingest.extend(["--connection", "home", "--stream", "messages"]);
-    data.sandbox.ok(&ingest);
+    data.sandbox.run_ok(&ingest);
     let path = "/v1/streams/messages/records/long/field-window?connector_id=mail&field=body";
-    data.ok(&data.owner, &format!("{path}&offset_chars=1"));
+    data.get_ok(&data.owner_token, &format!("{path}&offset_chars=1"));
     let (before, kept) = (data.server.memory_kb(), beside());
     for offset in [0usize, 12_345_678, 31_000_000, 31_499_999] {
-        let window = data.ok(
-            &data.owner,
+        let window = data.get_ok(
+            &data.owner_token,
             &format!("{path}&offset_chars={offset}&limit_chars=16384"),
         );
         assert_eq!(window["window"]["total_chars"], 31_500_000);
@@ -142,7 +148,7 @@ fn window_costs_a_window(set: Option<&str>, beside: impl Fn() -> u64) {
             .collect();
         assert_eq!(window["window"]["text"], expected);
     }
-    let missing = data.ask(&data.owner, "GET", &format!("{path}&q=zebra"), "");
+    let missing = data.request(&data.owner_token, "GET", &format!("{path}&q=zebra"), "");
     assert_eq!(missing.status, 404);
     let grown = data.server.memory_kb().saturating_sub(before);
     assert!(grown < 8_192, "{grown} kB more than before");
@@ -157,9 +163,9 @@ fn window_costs_a_window(set: Option<&str>, beside: impl Fn() -> u64) {
 #[test]
 fn a_full_disk_refuses_the_batch_and_keeps_what_was_there() {
     let sandbox = Sandbox::new();
-    let manifest = sandbox.write("project/mail.json", manifest().to_string());
-    let small = sandbox.write("project/small.ndjson", lines(0, 20));
-    let large = sandbox.write("project/large.ndjson", lines(20, 40_000));
+    let manifest = sandbox.write("project/mail.json", mail_manifest().to_string());
+    let small = sandbox.write("project/small.ndjson", ndjson_lines(0, 20));
+    let large = sandbox.write("project/large.ndjson", ndjson_lines(20, 40_000));
     let disk = sandbox.home().join("disk");
     std::fs::create_dir(&disk).unwrap();
     let rung = env!("CARGO_BIN_EXE_rung");
@@ -207,23 +213,23 @@ fn a_full_disk_refuses_the_batch_and_keeps_what_was_there() {
         "{said}"
     );
     assert!(
-        ran.stdout.contains("messages: 20 taken (20 unchanged)"),
+        ran.stdout.contains("messages: 20 accepted (20 unchanged)"),
         "what was there is there: {said}"
     );
 }
 
-/// A cluster that a test may kill.
-pub(crate) struct Cluster(tempfile::TempDir);
+/// A PostgreSQL cluster that a test may kill.
+pub(crate) struct PostgresCluster(tempfile::TempDir);
 
-impl Cluster {
-    /// It, and the address of a database in it.
+impl PostgresCluster {
+    /// Starts a cluster. Returns it and the address of a database in it.
     pub(crate) fn start() -> (Self, String) {
         let cluster = Self(tempfile::Builder::new().prefix("pg").tempdir().unwrap());
-        let address = script("start", cluster.0.path());
+        let address = run_postgres_script("start", cluster.0.path());
         (cluster, address)
     }
 
-    /// What its processes have for themselves.
+    /// The anonymous memory of its processes, in kilobytes.
     fn memory_kb(&self) -> u64 {
         let own = std::fs::read_to_string(self.0.path().join("data/postmaster.pid")).unwrap();
         let own = own.lines().next().unwrap().trim().to_owned();
@@ -244,7 +250,7 @@ impl Cluster {
     }
 }
 
-fn script(verb: &str, dir: &std::path::Path) -> String {
+fn run_postgres_script(verb: &str, dir: &std::path::Path) -> String {
     let script = format!("{}/../../scripts/postgres", env!("CARGO_MANIFEST_DIR"));
     let out = Command::new(script).arg(verb).arg(dir).output().unwrap();
     assert!(
@@ -255,19 +261,19 @@ fn script(verb: &str, dir: &std::path::Path) -> String {
     String::from_utf8(out.stdout).unwrap().trim().to_owned()
 }
 
-impl Drop for Cluster {
+impl Drop for PostgresCluster {
     fn drop(&mut self) {
-        script("stop", self.0.path());
+        run_postgres_script("stop", self.0.path());
     }
 }
 
 #[test]
-fn a_database_that_goes_away_is_told_and_come_back_to() {
-    let (cluster, address) = Cluster::start();
+fn a_lost_database_is_reported_and_used_again_when_it_returns() {
+    let (cluster, address) = PostgresCluster::start();
     let sandbox = Sandbox::new();
     let set = format!("records.postgres={address}");
-    let manifest = sandbox.write("project/mail.json", manifest().to_string());
-    sandbox.ok(&[
+    let manifest = sandbox.write("project/mail.json", mail_manifest().to_string());
+    sandbox.run_ok(&[
         "--set",
         &set,
         "pdpp",
@@ -275,30 +281,30 @@ fn a_database_that_goes_away_is_told_and_come_back_to() {
         manifest.to_str().unwrap(),
     ]);
     let owner = sandbox
-        .ok(&["--set", &set, "pdpp", "owner-token"])
+        .run_ok(&["--set", &set, "pdpp", "owner-token"])
         .trim()
         .to_owned();
     let (first, second) = (
-        Server::start(&sandbox, &["--set", &set]),
-        Server::start(&sandbox, &["--set", &set]),
+        ServerProcess::start(&sandbox, &["--set", &set]),
+        ServerProcess::start(&sandbox, &["--set", &set]),
     );
-    let shown = sandbox.ok(&["--set", &set, "config", "show"]);
+    let shown = sandbox.run_ok(&["--set", &set, "config", "show"]);
     assert!(
         !shown.contains("user=rung"),
         "an address may hold a password: {shown}"
     );
-    let data = Data {
+    let data = PersonalDataFixture {
         sandbox,
         server: first,
-        owner,
+        owner_token: owner,
     };
-    data.connection("home");
-    let done = data.ask(&data.owner, "POST", INGEST, lines(0, 300));
+    data.create_connection("home");
+    let done = data.request(&data.owner_token, "POST", INGEST, ndjson_lines(0, 300));
     assert_eq!(done.json()["records_accepted"], 300, "{}", done.text());
-    // Two processes on one database are one server.
-    assert_eq!(count(&data, &second), 300);
-    let page = data.ok(
-        &data.owner,
+    // Two processes on one database act as one server.
+    assert_eq!(record_count(&data, &second), 300);
+    let page = data.get_ok(
+        &data.owner_token,
         "/v1/streams/messages/records?connector_id=mail&limit=200",
     );
     let next = format!(
@@ -306,21 +312,21 @@ fn a_database_that_goes_away_is_told_and_come_back_to() {
         page["next_cursor"].as_str().unwrap()
     );
     let rest = second
-        .post(Request::new("GET", &next).bearer(&data.owner))
+        .fetch(HttpRequest::new("GET", &next).bearer(&data.owner_token))
         .json();
     assert_eq!(
         page["data"].as_array().unwrap().len() + rest["data"].as_array().unwrap().len(),
         200,
         "100 at most at once"
     );
-    // Killed while a batch comes in.
-    let body = lines(0, 30_000);
+    // The cluster is killed during a batch.
+    let body = ndjson_lines(0, 30_000);
     let refused = std::thread::scope(|scope| {
         let killing = scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(400));
-            script("stop", cluster.0.path())
+            run_postgres_script("stop", cluster.0.path())
         });
-        let reply = data.ask(&data.owner, "POST", INGEST, body.clone());
+        let reply = data.request(&data.owner_token, "POST", INGEST, body.clone());
         killing.join().unwrap();
         (
             reply.status,
@@ -331,23 +337,27 @@ fn a_database_that_goes_away_is_told_and_come_back_to() {
         refused,
         (503, Some("ingest_batch_storage_error".to_owned()))
     );
-    let reply = data.ask(&data.owner, "GET", "/v1/schema", "");
+    let reply = data.request(&data.owner_token, "GET", "/v1/schema", "");
     assert_eq!(
         (reply.status, reply.json()["error"]["code"].as_str()),
         (503, Some("store_busy"))
     );
-    script("start", cluster.0.path());
+    run_postgres_script("start", cluster.0.path());
     let began = Instant::now();
-    while data.ask(&data.owner, "GET", "/v1/schema", "").status != 200 {
+    while data
+        .request(&data.owner_token, "GET", "/v1/schema", "")
+        .status
+        != 200
+    {
         assert!(
             began.elapsed() < Duration::from_secs(20),
             "it is not come back to"
         );
         std::thread::sleep(Duration::from_millis(100));
     }
-    let again = data.ask(&data.owner, "POST", INGEST, body);
+    let again = data.request(&data.owner_token, "POST", INGEST, body);
     assert_eq!(again.json()["records_accepted"], 30_000, "{}", again.text());
-    assert_eq!(count(&data, &second), 30_000);
-    let found: Value = data.ok(&data.owner, "/v1/search?q=word29999");
+    assert_eq!(record_count(&data, &second), 30_000);
+    let found: Value = data.get_ok(&data.owner_token, "/v1/search?q=word29999");
     assert_eq!(found["data"].as_array().unwrap().len(), 1);
 }

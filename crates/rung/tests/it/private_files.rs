@@ -1,4 +1,4 @@
-//! The data folder and backups are their owner's alone, whatever the umask and whatever was there before.
+//! The data folder and backups are private to their owner, whatever the umask and whatever existed before.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
@@ -7,10 +7,10 @@ use std::process::{Command, Stdio as Pipe};
 
 use serde_json::json;
 
-use crate::gateway::{Client, Street};
-use crate::personal_data::manifest;
-use crate::sandbox::{Ran, Sandbox, run};
-use crate::stdio::Stdio;
+use crate::gateway::{GatewayClient, GatewayFixture};
+use crate::personal_data::mail_manifest;
+use crate::sandbox::{CommandOutput, Sandbox, run};
+use crate::stdio::StdioClient;
 
 fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
@@ -20,13 +20,13 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A folder and everything in it.
-fn all(folder: &Path) -> Vec<PathBuf> {
+/// The folder and everything below it.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(all(&path));
+            found.extend(files_below(&path));
         } else {
             found.push(path);
         }
@@ -35,16 +35,16 @@ fn all(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[track_caller]
-fn is_private(folder: &Path) {
-    for path in all(folder) {
+fn assert_private(folder: &Path) {
+    for path in files_below(folder) {
         let expected = if path.is_dir() { 0o700 } else { 0o600 };
         let found = mode(&path);
         assert_eq!(found, expected, "{} has {found:o}", path.display());
     }
 }
 
-/// The binary, under this umask.
-fn under(umask: &str, sandbox: &Sandbox, args: &[&str]) -> Command {
+/// The executable, run under this umask.
+fn command_with_umask(umask: &str, sandbox: &Sandbox, args: &[&str]) -> Command {
     let plain = sandbox.command();
     let mut shell = Command::new("/bin/sh");
     let script = format!("umask {umask}; exec \"$0\" \"$@\"");
@@ -63,14 +63,14 @@ fn under(umask: &str, sandbox: &Sandbox, args: &[&str]) -> Command {
 }
 
 #[track_caller]
-fn ok(command: &mut Command) {
+fn run_ok(command: &mut Command) {
     let ran = run(command);
     assert_eq!(ran.status, 0, "{ran:?}");
 }
 
-/// Everything that commands leave in the data folder: results, records with their journal, notes of what was taken in, approvals.
-fn fill(sandbox: &Sandbox, umask: &str) {
-    let manifest = sandbox.write("project/mail.json", manifest().to_string());
+/// Fills the data folder with everything that commands store: results, records with their journal, ingestion notes, approvals.
+fn fill_data_folder(sandbox: &Sandbox, umask: &str) {
+    let manifest = sandbox.write("project/mail.json", mail_manifest().to_string());
     let line = json!({"key": "m1", "data": {"id": "m1", "sent_at": "2026-01-01T00:00:00Z", "body": "hello"}, "emitted_at": "2026-01-01T00:00:00Z"});
     let lines = sandbox.write("project/messages.jsonl", format!("{line}\n"));
     let servers = json!({"mcpServers": {"p": {"command": "x"}}});
@@ -93,49 +93,50 @@ fn fill(sandbox: &Sandbox, umask: &str) {
         &["db", "model", "words"],
         &["result", "list"],
     ] {
-        ok(&mut under(umask, sandbox, args));
+        run_ok(&mut command_with_umask(umask, sandbox, args));
     }
 }
 
 #[test]
 fn what_is_made_is_private_under_any_umask() {
-    let street = Street::with_a_house();
+    let street = GatewayFixture::with_echo_server();
     let sandbox = &street.sandbox;
-    fill(sandbox, "000");
-    is_private(&sandbox.data());
-    // While a window serves, there are a socket, a lock and the mark of its process as well.
-    let servers = street.file();
+    fill_data_folder(sandbox, "000");
+    assert_private(&sandbox.data());
+    // While an editor window is served, there are also a socket, a lock and a process file.
+    let servers = street.config_file();
     let args = ["mcp", "--config", servers.to_str().unwrap()];
-    let mut command = under("000", sandbox, &args);
-    let mut client = Client::open(Stdio::of(command.stderr(Pipe::null())), &json!({}));
+    let mut command = command_with_umask("000", sandbox, &args);
+    let mut client =
+        GatewayClient::open(StdioClient::spawn(command.stderr(Pipe::null())), &json!({}));
     client.invoke("house::count", &json!({}));
     let is_socket = |path: &PathBuf| fs::symlink_metadata(path).unwrap().file_type().is_socket();
     assert!(
-        all(&sandbox.data()).iter().any(is_socket),
+        files_below(&sandbox.data()).iter().any(is_socket),
         "a window serves"
     );
-    is_private(&sandbox.data());
+    assert_private(&sandbox.data());
     drop(client);
 
     let copy = sandbox.home().join("copy");
-    ok(&mut under(
+    run_ok(&mut command_with_umask(
         "000",
         sandbox,
         &["backup", copy.to_str().unwrap()],
     ));
-    is_private(&copy);
-    // A backup of an earlier version may be open to others; what is restored from it is not.
-    for path in all(&copy) {
+    assert_private(&copy);
+    // A backup of an earlier version may be readable by others; a restored folder is not.
+    for path in files_below(&copy) {
         set_mode(&path, if path.is_dir() { 0o755 } else { 0o644 });
     }
     let again = sandbox.home().join("again");
     let (copy, home) = (copy.to_str().unwrap(), again.to_str().unwrap());
-    ok(&mut under(
+    run_ok(&mut command_with_umask(
         "000",
         sandbox,
         &["--home", home, "restore", copy],
     ));
-    is_private(&again);
+    assert_private(&again);
 }
 
 #[test]
@@ -143,24 +144,28 @@ fn what_was_there_before_is_made_private() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.data()).unwrap();
     set_mode(&sandbox.data(), 0o755);
-    fill(&sandbox, "022");
-    is_private(&sandbox.data());
-    // As earlier versions left it. A file that is not ours stays as it is.
-    for path in all(&sandbox.data()) {
+    fill_data_folder(&sandbox, "022");
+    assert_private(&sandbox.data());
+    // Permissions as earlier versions left them. Files that are not Rung's stay unchanged.
+    for path in files_below(&sandbox.data()) {
         set_mode(&path, if path.is_dir() { 0o755 } else { 0o644 });
     }
     let other = sandbox.data().join("run.sh");
     fs::write(&other, "").unwrap();
     set_mode(&other, 0o755);
-    ok(&mut under("022", &sandbox, &["result", "list"]));
+    run_ok(&mut command_with_umask(
+        "022",
+        &sandbox,
+        &["result", "list"],
+    ));
     assert_eq!(mode(&other), 0o755);
     fs::remove_file(other).unwrap();
-    is_private(&sandbox.data());
+    assert_private(&sandbox.data());
 }
 
-/// It is refused, with what to do, and nothing in it is changed.
+/// Asserts that the folder is refused with this advice, and that nothing in it changes.
 #[track_caller]
-fn is_refused(sandbox: &Sandbox, folder: &Path, advice: &str) {
+fn assert_refused(sandbox: &Sandbox, folder: &Path, advice: &str) {
     let seen = |path: &PathBuf| {
         let metadata = fs::symlink_metadata(path).unwrap();
         (
@@ -188,7 +193,7 @@ fn is_refused(sandbox: &Sandbox, folder: &Path, advice: &str) {
         &["gateway", "trust", "--yes"],
         &["mcp"],
     ] {
-        let ran: Ran = run(sandbox.command().env("RUNG_HOME", home).args(args));
+        let ran: CommandOutput = run(sandbox.command().env("RUNG_HOME", home).args(args));
         assert_ne!(ran.status, 0, "{args:?}: {ran:?}");
         assert!(
             ran.stderr.contains(home) && ran.stderr.contains(advice),
@@ -207,25 +212,25 @@ fn a_folder_that_others_may_write_is_refused() {
         fs::create_dir(sandbox.data()).unwrap();
         set_mode(&sandbox.data(), open);
         let advice = format!("chmod 700 {}", sandbox.data().display());
-        is_refused(&sandbox, &sandbox.data(), &advice);
+        assert_refused(&sandbox, &sandbox.data(), &advice);
         set_mode(&sandbox.data(), 0o700);
-        sandbox.ok(&["result", "list"]);
+        sandbox.run_ok(&["result", "list"]);
     }
 }
 
-/// In a folder that others could look into, a file that they could write may not be ours any more.
+/// In a folder that was readable by others, a file that they could write cannot be trusted.
 #[test]
 fn a_file_that_others_may_have_written_is_refused() {
     let sandbox = Sandbox::new();
-    fill(&sandbox, "022");
+    fill_data_folder(&sandbox, "022");
     let file = sandbox.data().join("records.sqlite");
     set_mode(&file, 0o666);
-    sandbox.ok(&["result", "list"]);
+    sandbox.run_ok(&["result", "list"]);
     assert_eq!(mode(&file), 0o600, "others could not reach it");
     set_mode(&file, 0o666);
     set_mode(&sandbox.data(), 0o755);
     let advice = format!("chmod 600 {}", file.display());
-    is_refused(&sandbox, &sandbox.data(), &advice);
+    assert_refused(&sandbox, &sandbox.data(), &advice);
 }
 
 #[test]
@@ -234,7 +239,7 @@ fn a_folder_of_another_user_is_refused() {
     let servers = json!({"mcpServers": {"p": {"command": "x"}}});
     sandbox.write("project/.mcp.json", servers.to_string());
     let ours = fs::metadata(sandbox.home()).unwrap().uid();
-    // Only root can give a folder away. Everybody else has one of root's.
+    // Only root can change the owner of a folder; other users use one that root owns.
     let folder = if ours == 0 {
         fs::create_dir(sandbox.data()).unwrap();
         set_mode(&sandbox.data(), 0o700);
@@ -244,7 +249,7 @@ fn a_folder_of_another_user_is_refused() {
         PathBuf::from("/usr")
     };
     assert_ne!(fs::metadata(&folder).unwrap().uid(), ours);
-    is_refused(
+    assert_refused(
         &sandbox,
         &folder,
         &format!("chown -R {ours} {}", folder.display()),
@@ -254,17 +259,17 @@ fn a_folder_of_another_user_is_refused() {
 #[test]
 fn a_file_of_another_user_is_refused() {
     let sandbox = Sandbox::new();
-    fill(&sandbox, "022");
+    fill_data_folder(&sandbox, "022");
     let ours = fs::metadata(sandbox.home()).unwrap().uid();
     let file = sandbox.data().join("cursor.key");
     if ours == 0 {
         chown(&file, Some(65_534), None).unwrap();
     } else {
-        // A link to a file of root's stands for one.
+        // A link to a file that root owns.
         fs::remove_file(&file).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", &file).unwrap();
     }
-    is_refused(
+    assert_refused(
         &sandbox,
         &sandbox.data(),
         &format!("chown {ours} {}", file.display()),

@@ -1,4 +1,4 @@
-//! A place for one test: its own home, its own data folder, and nothing of this machine's environment.
+//! A sandbox for one test: its own home, its own data folder, and no environment variable of this machine.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,9 +9,9 @@ pub(crate) struct Sandbox {
     root: tempfile::TempDir,
 }
 
-/// What a command printed and how it ended.
+/// The exit status and output of a command.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandOutput {
     pub(crate) status: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -39,7 +39,7 @@ impl Sandbox {
         path
     }
 
-    /// The binary, in the project's folder, with this sandbox as its world.
+    /// The executable, in the project's folder, with the sandbox's environment.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rung"));
         command
@@ -52,19 +52,19 @@ impl Sandbox {
         command
     }
 
-    pub(crate) fn run(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
         run(self.command().args(args))
     }
 
-    /// Runs and expects success.
-    pub(crate) fn ok(&self, args: &[&str]) -> String {
+    /// Runs a command that must succeed and returns its output.
+    pub(crate) fn run_ok(&self, args: &[&str]) -> String {
         let ran = self.run(args);
         assert_eq!(ran.status, 0, "{args:?}: {}{}", ran.stdout, ran.stderr);
         ran.stdout
     }
 
-    /// Stores what comes on standard input, and gives its handle.
-    pub(crate) fn store(&self, content_type: &str, content: impl AsRef<[u8]>) -> String {
+    /// Stores content from standard input and returns the handle.
+    pub(crate) fn store_result(&self, content_type: &str, content: impl AsRef<[u8]>) -> String {
         let mut command = self.command();
         command.args(["result", "store", "--quiet", "--type", content_type]);
         let ran = run_with_input(&mut command, content.as_ref());
@@ -72,8 +72,8 @@ impl Sandbox {
         ran.stdout.trim().to_owned()
     }
 
-    /// Gives back what was stored, and nothing else.
-    pub(crate) fn export(&self, handle: &str) -> Vec<u8> {
+    /// Exports a stored result.
+    pub(crate) fn export_result(&self, handle: &str) -> Vec<u8> {
         let mut command = self.command();
         command.args(["result", "export", handle]);
         let output = command.stdin(Stdio::null()).output().unwrap();
@@ -81,15 +81,15 @@ impl Sandbox {
         output.stdout
     }
 
-    /// Reads as a structured client.
-    pub(crate) fn read(&self, args: &[&str]) -> serde_json::Value {
+    /// Reads a stored result in the structured form.
+    pub(crate) fn read_result(&self, args: &[&str]) -> serde_json::Value {
         let mut all = vec!["result", "read", "--as", "structured"];
         all.extend(args);
         serde_json::from_str(&self.run(&all).stdout).unwrap()
     }
 
-    /// Texts without what differs from run to run.
-    pub(crate) fn filtered(&self, text: &str) -> String {
+    /// Replaces the parts of a text that differ from run to run.
+    pub(crate) fn normalize_output(&self, text: &str) -> String {
         let root = self.root.path().to_str().unwrap();
         let text = text.replace(root, "[ROOT]");
         let mut out = String::new();
@@ -103,11 +103,11 @@ impl Sandbox {
     }
 }
 
-pub(crate) fn run(command: &mut Command) -> Ran {
-    ran(&command.stdin(Stdio::null()).output().unwrap())
+pub(crate) fn run(command: &mut Command) -> CommandOutput {
+    command_output(&command.stdin(Stdio::null()).output().unwrap())
 }
 
-pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> Ran {
+pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> CommandOutput {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -116,23 +116,23 @@ pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> Ran {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // A child that refuses its input early closes the pipe; what it says of that is its output.
+    // A child that refuses its input early closes the pipe; the reason is in its output.
     let feeding = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().unwrap();
     feeding.join().unwrap();
-    ran(&output)
+    command_output(&output)
 }
 
-fn ran(output: &Output) -> Ran {
+fn command_output(output: &Output) -> CommandOutput {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("output is UTF-8");
-    Ran {
+    CommandOutput {
         status: output.status.code().unwrap_or(-1),
         stdout: text(&output.stdout),
         stderr: text(&output.stderr),
     }
 }
 
-/// The project's own folder.
-pub(crate) fn repository() -> &'static Path {
+/// The root folder of the repository.
+pub(crate) fn repository_root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

@@ -1,4 +1,4 @@
-//! Every way of choosing a part, and every way of choosing wrongly.
+//! Every way to select a part of a result, and every wrong selection.
 
 use serde_json::json;
 
@@ -7,11 +7,11 @@ use crate::sandbox::Sandbox;
 #[test]
 fn parts_are_chosen_by_offset_lines_path_pattern_and_match() {
     let sandbox = Sandbox::new();
-    let text = sandbox.store("text/plain", "one\ntwo \u{1F980}\nthree\nTWO again\n");
+    let text = sandbox.store_result("text/plain", "one\ntwo \u{1F980}\nthree\nTWO again\n");
     let at = |args: &[&str]| {
         let mut all = vec![text.as_str()];
         all.extend(args);
-        sandbox.read(&all)
+        sandbox.read_result(&all)
     };
     assert_eq!(
         at(&["--offset-chars", "8", "--limit-chars", "3"])["text"],
@@ -33,32 +33,35 @@ fn parts_are_chosen_by_offset_lines_path_pattern_and_match() {
     let rows: Vec<_> = (0..500)
         .map(|n| json!({"id": n, "name": format!("row {n}")}))
         .collect();
-    let json = sandbox.store(
+    let json = sandbox.store_result(
         "application/json",
         json!({"rows": rows, "total": 500}).to_string(),
     );
-    assert_eq!(sandbox.read(&[&json, "--path", "total"])["text"], "500");
     assert_eq!(
-        sandbox.read(&[&json, "--path", "rows[7].name"])["text"],
+        sandbox.read_result(&[&json, "--path", "total"])["text"],
+        "500"
+    );
+    assert_eq!(
+        sandbox.read_result(&[&json, "--path", "rows[7].name"])["text"],
         "row 7"
     );
-    let slice = sandbox.read(&[&json, "--path", "rows[10:12]"]);
+    let slice = sandbox.read_result(&[&json, "--path", "rows[10:12]"]);
     assert_eq!(
         slice["text"],
         r#"[{"id":10,"name":"row 10"},{"id":11,"name":"row 11"}]"#
     );
-    let ids = sandbox.read(&[&json, "--path", "rows[*].id"]);
+    let ids = sandbox.read_result(&[&json, "--path", "rows[*].id"]);
     assert_eq!(
         ids["items"],
         json!({"first": 0, "returned": 500, "original": 500})
     );
-    let first = sandbox.read(&[&json, "--path", "rows", "--limit-chars", "200"]);
+    let first = sandbox.read_result(&[&json, "--path", "rows", "--limit-chars", "200"]);
     let shown = first["items"]["returned"].as_u64().unwrap();
     let next = first["next_cursor"].as_str().unwrap();
-    let second = sandbox.read(&[&json, "--cursor", next]);
+    let second = sandbox.read_result(&[&json, "--cursor", next]);
     assert_eq!(second["items"]["first"], shown);
     assert_eq!(second["kind"], "json");
-    let name = sandbox.read(&[&json, "--path", "rows[7].name"]);
+    let name = sandbox.read_result(&[&json, "--path", "rows[7].name"]);
     assert_eq!(name["kind"], "string");
     assert!(
         second["text"]
@@ -71,12 +74,12 @@ fn parts_are_chosen_by_offset_lines_path_pattern_and_match() {
 #[test]
 fn wrong_choices_are_refused_with_a_code_and_advice() {
     let sandbox = Sandbox::new();
-    let text = sandbox.store("text/plain", "some text\n");
-    let json = sandbox.store("application/json", r#"{"a": [1, 2]}"#);
-    let broken = sandbox.store("application/json", r#"{"a": [1, 2"#);
-    let lines = sandbox.store("application/x-ndjson", "{\"a\": [1]}\n{\"a\": [2]}\n");
-    let binary = sandbox.store("application/octet-stream", [0xff, 0x00, 0xfe]);
-    let invalid = sandbox.store("text/plain", b"caf\xe9");
+    let text = sandbox.store_result("text/plain", "some text\n");
+    let json = sandbox.store_result("application/json", r#"{"a": [1, 2]}"#);
+    let broken = sandbox.store_result("application/json", r#"{"a": [1, 2"#);
+    let lines = sandbox.store_result("application/x-ndjson", "{\"a\": [1]}\n{\"a\": [2]}\n");
+    let binary = sandbox.store_result("application/octet-stream", [0xff, 0x00, 0xfe]);
+    let invalid = sandbox.store_result("text/plain", b"caf\xe9");
     for (args, code) in [
         (
             vec![text.as_str(), "--cursor", "nonsense"],
@@ -107,7 +110,7 @@ fn wrong_choices_are_refused_with_a_code_and_advice() {
         (vec![&invalid, "--q", "caf"], "not_text"),
         (vec!["res_nope"], "invalid_handle"),
     ] {
-        let error = &sandbox.read(&args)["error"];
+        let error = &sandbox.read_result(&args)["error"];
         assert_eq!(error["code"], code, "{args:?}: {error}");
         assert!(error["message"].is_string());
         assert!(
@@ -120,25 +123,25 @@ fn wrong_choices_are_refused_with_a_code_and_advice() {
 #[test]
 fn what_is_not_text_is_described_and_never_inlined() {
     let sandbox = Sandbox::new();
-    let png = sandbox.store("image/png", b"\x89PNG\r\n\x1a\n and so on");
-    let known = sandbox.read(&[&png]);
+    let png = sandbox.store_result("image/png", b"\x89PNG\r\n\x1a\n and so on");
+    let known = sandbox.read_result(&[&png]);
     assert_eq!(known["content_type"], "image/png");
     assert_eq!(known["size_bytes"], 18);
     assert!(known["digest"].as_str().unwrap().starts_with("sha256:"));
     assert!(known.get("text").is_none() && known.get("size_chars").is_none());
-    let reply = sandbox.ok(&["result", "read", "--as", "reply", &png]);
+    let reply = sandbox.run_ok(&["result", "read", "--as", "reply", &png]);
     assert!(!reply.contains("so on"), "{reply}");
-    assert_eq!(sandbox.export(&png), b"\x89PNG\r\n\x1a\n and so on");
+    assert_eq!(sandbox.export_result(&png), b"\x89PNG\r\n\x1a\n and so on");
 }
 
 #[test]
 fn what_was_stored_can_be_had_back() {
     let sandbox = Sandbox::new();
     let bytes: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
-    let handle = sandbox.store("application/octet-stream", &bytes);
-    assert!(sandbox.export(&handle) == bytes);
+    let handle = sandbox.store_result("application/octet-stream", &bytes);
+    assert!(sandbox.export_result(&handle) == bytes);
     let file = sandbox.home().join("project/back");
-    sandbox.ok(&["result", "export", &handle, "--to", "back"]);
+    sandbox.run_ok(&["result", "export", &handle, "--to", "back"]);
     assert!(std::fs::read(&file).unwrap() == bytes);
     let again = sandbox.run(&["result", "export", &handle, "--to", "back"]);
     assert_eq!(again.status, 70, "a file that is there is not written over");
@@ -157,13 +160,13 @@ fn what_was_stored_can_be_had_back() {
 #[test]
 fn a_person_is_told_on_stderr_and_a_program_on_stdout() {
     let sandbox = Sandbox::new();
-    let text = sandbox.store("text/plain", "some text\n");
+    let text = sandbox.store_result("text/plain", "some text\n");
     let args = ["result", "read", &text, "--q", "absent"];
     let person = sandbox.run(&args);
     assert_eq!((person.status, person.stdout.as_str()), (66, ""));
     insta::assert_snapshot!(person.stderr, @r"
     error[query_not_found]: the text searched for does not occur
-      next: try fewer or other words, or a pattern
+      next: search for fewer or other words in q, or use pattern
     ");
     let program = sandbox.run(&[&args[..], &["--as", "structured"]].concat());
     assert_eq!((program.status, program.stderr.as_str()), (66, ""));
@@ -184,7 +187,7 @@ fn what_cannot_be_stored_is_refused_by_name() {
         (
             ["sub", "--type", "text/plain"],
             "source_failed",
-            "sub: it is a folder",
+            "sub: is a folder",
         ),
         (["sub/x", "--type", "text"], "invalid_arguments", "\"text\""),
         (

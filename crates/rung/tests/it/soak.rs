@@ -1,4 +1,4 @@
-//! Several processes store, read and push each other's results out, for a while.
+//! Several processes store, read and evict each other's results for a while.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ fn what_is_read_is_right_and_the_disk_stays_bounded() {
                     command.args(["result", "read", "--as", "structured", ran.stdout.trim()]);
                     let ran = run(command.args(["--lines", &at.to_string()]));
                     let part: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-                    // The others may have pushed it out already; what is there is right.
+                    // Another process may have evicted it already; a result that is there is correct.
                     if part["error"]["code"] != "not_found" {
                         assert_eq!(part["text"], line, "{part}");
                     }
@@ -42,7 +42,7 @@ fn what_is_read_is_right_and_the_disk_stays_bounded() {
         }
     });
     let list: serde_json::Value =
-        serde_json::from_str(&sandbox.ok(&["result", "list", "--json"])).unwrap();
+        serde_json::from_str(&sandbox.run_ok(&["result", "list", "--json"])).unwrap();
     let kept: u64 = list
         .as_array()
         .unwrap()

@@ -1,4 +1,4 @@
-//! A client at the other end of two pipes. It knows JSON and lines, and nothing of ours.
+//! A client over stdio. It handles JSON lines, and uses no code of Rung.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command};
@@ -9,28 +9,28 @@ use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
 
-/// Nothing that is right takes this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Upper limit for anything that must happen.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(crate) struct Stdio {
+pub(crate) struct StdioClient {
     pub(crate) child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
     next_id: u64,
 }
 
-impl Stdio {
-    /// `rung mcp` with these flags.
+impl StdioClient {
+    /// Starts `rung mcp` with these flags.
     pub(crate) fn start(sandbox: &Sandbox, flags: &[&str]) -> Self {
         let mut command = sandbox.command();
         command
             .arg("mcp")
             .args(flags)
             .stderr(std::process::Stdio::null());
-        Self::of(&mut command)
+        Self::spawn(&mut command)
     }
 
-    pub(crate) fn of(command: &mut Command) -> Self {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
@@ -55,7 +55,7 @@ impl Stdio {
         }
     }
 
-    /// Opens as a legacy client of that version, with these capabilities.
+    /// Initializes the session as a legacy client of this version, with these capabilities.
     pub(crate) fn initialize(&mut self, version: &str, capabilities: &Value) -> Value {
         let params = json!({
             "protocolVersion": version,
@@ -77,41 +77,41 @@ impl Stdio {
         self.send_bytes(format!("{message}\n").as_bytes());
     }
 
-    /// Sends a request, and gives its id.
-    pub(crate) fn begin(&mut self, method: &str, params: &Value) -> u64 {
+    /// Sends a request and returns its id.
+    pub(crate) fn send_request(&mut self, method: &str, params: &Value) -> u64 {
         self.next_id += 1;
         let id = self.next_id;
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         id
     }
 
-    /// Sends a request and waits for its answer, which must be the next thing said.
+    /// Sends a request and waits for its reply, which must be the next message.
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> Value {
-        let id = self.begin(method, params);
-        let answer = self.next();
+        let id = self.send_request(method, params);
+        let answer = self.next_message();
         assert_eq!(answer["id"], id, "{answer}");
         answer
     }
 
-    /// The next line, which must be a message.
-    pub(crate) fn next(&mut self) -> Value {
-        let line = self.line().expect("the server says something");
+    /// Waits for the next line, which must be a message.
+    pub(crate) fn next_message(&mut self) -> Value {
+        let line = self.next_line().expect("the server says something");
         let message: Value =
             serde_json::from_str(&line).unwrap_or_else(|_| panic!("not JSON: {line}"));
         assert_eq!(message["jsonrpc"], "2.0", "{line}");
         message
     }
 
-    /// The next line; `None` at the end.
-    pub(crate) fn line(&mut self) -> Option<String> {
-        match self.lines.recv_timeout(PATIENCE) {
+    /// Waits for the next line; `None` at the end.
+    pub(crate) fn next_line(&mut self) -> Option<String> {
+        match self.lines.recv_timeout(TIMEOUT) {
             Ok(line) => Some(line),
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => panic!("the server says nothing"),
         }
     }
 
-    /// Whether nothing is said for a while.
+    /// Returns true if the server sends nothing within this time.
     pub(crate) fn is_silent_for(&mut self, a_while: Duration) -> bool {
         matches!(
             self.lines.recv_timeout(a_while),
@@ -123,28 +123,28 @@ impl Stdio {
         self.stdin = None;
     }
 
-    /// Ends the input and waits for the process to end by itself. What was still said comes along.
+    /// Closes the input and waits for the process to exit. Returns the status and the remaining messages.
     pub(crate) fn finish(mut self) -> (i32, Vec<Value>) {
         self.close_input();
         let mut rest = Vec::new();
-        while let Some(line) = self.line() {
+        while let Some(line) = self.next_line() {
             rest.push(serde_json::from_str(&line).unwrap());
         }
-        let status = wait(&mut self.child);
+        let status = wait_for_exit(&mut self.child);
         (status, rest)
     }
 }
 
-impl Drop for Stdio {
+impl Drop for StdioClient {
     fn drop(&mut self) {
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
     }
 }
 
-/// Waits for a process to end, but not for ever.
-pub(crate) fn wait(child: &mut Child) -> i32 {
-    let until = Instant::now() + PATIENCE;
+/// Waits for a process to exit, with a time limit.
+pub(crate) fn wait_for_exit(child: &mut Child) -> i32 {
+    let until = Instant::now() + TIMEOUT;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status.code().unwrap_or(-1);
@@ -154,8 +154,8 @@ pub(crate) fn wait(child: &mut Child) -> i32 {
     }
 }
 
-/// What a modern request says of its client.
-pub(crate) fn meta(capabilities: &Value) -> Value {
+/// The `_meta` of a modern request.
+pub(crate) fn modern_meta(capabilities: &Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": capabilities,
@@ -163,8 +163,7 @@ pub(crate) fn meta(capabilities: &Value) -> Value {
     })
 }
 
-/// The parameters of a modern request.
-pub(crate) fn modern(mut params: Value) -> Value {
-    params["_meta"] = meta(&json!({}));
+pub(crate) fn with_modern_meta(mut params: Value) -> Value {
+    params["_meta"] = modern_meta(&json!({}));
     params
 }

@@ -1,12 +1,12 @@
-//! What earlier versions wrote is read by this one: the fixtures under `tests/fixtures`, which `scripts/fixture` made.
+//! Data written by earlier versions is readable: the fixtures under `tests/fixtures`, made by `scripts/fixture`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::http::{Request, Server, modern_with};
-use crate::personal_data_faults::Cluster;
+use crate::http::{HttpRequest, ServerProcess, modern_request_with};
+use crate::personal_data_faults::PostgresCluster;
 use crate::sandbox::Sandbox;
 
 const MESSAGES: &str = concat!(
@@ -14,19 +14,19 @@ const MESSAGES: &str = concat!(
     "/../../examples/mail/messages.ndjson"
 );
 
-fn fixture() -> PathBuf {
+fn fixture_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1")
 }
 
-fn facts(file: &str) -> Value {
-    serde_json::from_slice(&std::fs::read(fixture().join(file)).unwrap()).unwrap()
+fn read_facts(file: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(fixture_dir().join(file)).unwrap()).unwrap()
 }
 
-/// A copy of a folder of the fixture: opening may change it.
-fn copy(from: &str, to: &Path) {
+/// Copies a folder of the fixture, as opening may change it.
+fn copy_fixture(from: &str, to: &Path) {
     let status = Command::new("cp")
         .arg("-R")
-        .arg(fixture().join(from))
+        .arg(fixture_dir().join(from))
         .arg(to)
         .status();
     assert!(status.unwrap().success());
@@ -35,20 +35,20 @@ fn copy(from: &str, to: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// A sandbox whose settings name the fixture's database of facts.
+/// A sandbox whose settings name the fixture's database.
 fn sandbox_with_people() -> Sandbox {
     let sandbox = Sandbox::new();
     let people = sandbox.home().join("people.db");
-    copy("people.db", &people);
+    copy_fixture("people.db", &people);
     let settings = format!("[databases.people]\ndir = \"{}\"\n", people.display());
     sandbox.write(".config/rung/config.toml", settings);
     sandbox
 }
 
-/// Everything that the fixture's tokens reach, and its result, under these flags.
-fn is_readable(sandbox: &Sandbox, facts: &Value, flags: &[&str]) {
+/// Asserts that these flags give access to everything the fixture's tokens reach, and to its result.
+fn assert_readable(sandbox: &Sandbox, facts: &Value, flags: &[&str]) {
     let fact = |name: &str| facts[name].as_str().unwrap();
-    let run = |args: &[&str]| sandbox.ok(&[flags, args].concat());
+    let run = |args: &[&str]| sandbox.run_ok(&[flags, args].concat());
 
     let exported = run(&["result", "export", fact("handle")]);
     assert_eq!(exported, std::fs::read_to_string(MESSAGES).unwrap());
@@ -59,9 +59,9 @@ fn is_readable(sandbox: &Sandbox, facts: &Value, flags: &[&str]) {
     let shown = run(&["pdpp", "disclosures"]);
     assert!(shown.contains("messages"), "{shown}");
 
-    let server = Server::start(sandbox, flags);
+    let server = ServerProcess::start(sandbox, flags);
     let get = |path: &str, token: &str| {
-        let mut reply = server.send(&Request::new("GET", path).bearer(token));
+        let mut reply = server.send(&HttpRequest::new("GET", path).bearer(token));
         reply.read_all();
         (reply.status, reply.text())
     };
@@ -85,8 +85,8 @@ fn is_readable(sandbox: &Sandbox, facts: &Value, flags: &[&str]) {
 
     let call = |tool: &str, arguments: &Value| {
         let params = json!({"name": tool, "arguments": arguments});
-        let request = modern_with(1, "tools/call", params, &json!({}));
-        let reply = server.post(request.bearer(fact("analyst"))).text();
+        let request = modern_request_with(1, "tools/call", params, &json!({}));
+        let reply = server.fetch(request.bearer(fact("analyst"))).text();
         let reply: Value = serde_json::from_str(&reply).unwrap();
         reply["result"]["structuredContent"].clone()
     };
@@ -107,31 +107,35 @@ fn is_readable(sandbox: &Sandbox, facts: &Value, flags: &[&str]) {
 #[test]
 fn a_data_folder_of_the_first_version_is_read() {
     let sandbox = sandbox_with_people();
-    copy("home", &sandbox.data());
-    is_readable(&sandbox, &facts("facts.json"), &[]);
+    copy_fixture("home", &sandbox.data());
+    assert_readable(&sandbox, &read_facts("facts.json"), &[]);
     let people = sandbox.home().join("people.db");
     let people = people.to_str().unwrap();
-    let found = sandbox.ok(&[
+    let found = sandbox.run_ok(&[
         "db",
         "query",
         people,
         "[:find ?n :where [(fulltext $ \"compiler\") [[?e ?a ?v]]] [?e :person/name ?n]]",
     ]);
     assert!(found.contains("Grace") && !found.contains("Ada"), "{found}");
-    sandbox.ok(&["db", "transact", people, "[{:person/name \"Barbara\"}]"]);
+    sandbox.run_ok(&["db", "transact", people, "[{:person/name \"Barbara\"}]"]);
 }
 
 #[test]
 fn a_postgresql_database_of_the_first_version_is_read() {
-    let (_cluster, address) = Cluster::start();
+    let (_cluster, address) = PostgresCluster::start();
     let psql = Command::new("psql")
         .args(["--quiet", "--set", "ON_ERROR_STOP=1", "--file"])
-        .arg(fixture().join("postgres.sql"))
+        .arg(fixture_dir().join("postgres.sql"))
         .arg(&address)
         .output()
         .unwrap();
     assert!(psql.status.success(), "{psql:?}");
     let sandbox = sandbox_with_people();
     let set = format!("records.postgres={address}");
-    is_readable(&sandbox, &facts("postgres-facts.json"), &["--set", &set]);
+    assert_readable(
+        &sandbox,
+        &read_facts("postgres-facts.json"),
+        &["--set", &set],
+    );
 }

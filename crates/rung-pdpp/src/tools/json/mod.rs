@@ -1,12 +1,11 @@
-//! What a provider said, as it is read: texts are borrowed from the bytes that came, wherever they stand there as they are meant,
-//! and members are a plain list in their order.
+//! JSON as providers send it: strings without escapes are borrowed from the received bytes, and members keep their order.
 //!
-//! Owns: reading, finding and writing again. Refuses to know: what any of it means. Its law: of the same bytes it makes what
-//! `serde_json::Value` makes of them, and writes the same; but numbers it writes as they came, and a half of a pair of escapes is
-//! no reason to refuse everything.
+//! Owns: parsing, lookup and writing. Refuses to know: what any of it means. Its law: the same bytes parse and write as with
+//! `serde_json::Value`, with two exceptions: numbers are written as they were received, and an unpaired surrogate escape is
+//! replaced, not rejected.
 
 mod number;
-mod read;
+mod parser;
 mod text;
 
 use std::fmt;
@@ -19,29 +18,28 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 pub(super) use number::Number;
-pub(super) use read::{Unread, read, read_shallow};
-pub(super) use text::Text;
+pub(super) use parser::{JsonError, parse, parse_shallow};
+pub(super) use text::JsonText;
 
-/// A JSON value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) enum Json<'a> {
     #[default]
     Null,
     Bool(bool),
     Number(Number<'a>),
-    String(Text<'a>),
+    String(JsonText<'a>),
     Array(Vec<Json<'a>>),
-    Object(Members<'a>),
+    Object(JsonObject<'a>),
 }
 
-/// The members of an object.
+/// The members of an object, in order; names are unique.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Members<'a>(Vec<(Text<'a>, Json<'a>)>);
+pub(super) struct JsonObject<'a>(Vec<(JsonText<'a>, Json<'a>)>);
 
-/// What is not there.
+/// The value of a missing member.
 static NULL: Json<'static> = Json::Null;
 
-/// Members whose names are compared one with another; of more they are sorted.
+/// Up to this many members, duplicate names are found by comparing all pairs; above, by sorting.
 const FEW_MEMBERS: usize = 24;
 
 impl<'a> Json<'a> {
@@ -53,13 +51,13 @@ impl<'a> Json<'a> {
         self.as_object_mut()?.get_mut(name)
     }
 
-    /// What stands at a place: the names on the way there, each after a slash.
-    pub(super) fn at(&self, place: &str) -> Option<&Self> {
+    /// Returns the value at a path: member names, each after a slash.
+    pub(super) fn pointer(&self, place: &str) -> Option<&Self> {
         let mut names = place.split('/').skip(1);
         names.try_fold(self, |value, name| value.get(name))
     }
 
-    pub(super) fn at_mut(&mut self, place: &str) -> Option<&mut Self> {
+    pub(super) fn pointer_mut(&mut self, place: &str) -> Option<&mut Self> {
         let mut names = place.split('/').skip(1);
         names.try_fold(self, |value, name| value.get_mut(name))
     }
@@ -106,14 +104,14 @@ impl<'a> Json<'a> {
         }
     }
 
-    pub(super) fn as_object(&self) -> Option<&Members<'a>> {
+    pub(super) fn as_object(&self) -> Option<&JsonObject<'a>> {
         match self {
             Self::Object(members) => Some(members),
             _ => None,
         }
     }
 
-    pub(super) fn as_object_mut(&mut self) -> Option<&mut Members<'a>> {
+    pub(super) fn as_object_mut(&mut self) -> Option<&mut JsonObject<'a>> {
         match self {
             Self::Object(members) => Some(members),
             _ => None,
@@ -148,32 +146,34 @@ impl<'a> Json<'a> {
         std::mem::take(self)
     }
 
-    /// Bytes that it takes, reckoned and not written.
-    pub(super) fn bytes(&self) -> usize {
+    /// Returns the bytes of the value as JSON, without writing it.
+    pub(super) fn json_bytes(&self) -> usize {
         match self {
             Self::Null => "null".len(),
             Self::Bool(value) => if *value { "true" } else { "false" }.len(),
-            Self::Number(number) => number.bytes(),
+            Self::Number(number) => number.json_bytes(),
             Self::String(text) => text.json_bytes(),
             Self::Array(items) => {
                 let commas = items.len().saturating_sub(1);
-                "[]".len() + commas + items.iter().map(Self::bytes).sum::<usize>()
+                "[]".len() + commas + items.iter().map(Self::json_bytes).sum::<usize>()
             }
             Self::Object(members) => {
                 let commas = members.len().saturating_sub(1);
-                let each = |(name, value): &(Text<'_>, Self)| name.json_bytes() + 1 + value.bytes();
+                let each = |(name, value): &(JsonText<'_>, Self)| {
+                    name.json_bytes() + 1 + value.json_bytes()
+                };
                 "{}".len() + commas + members.0.iter().map(each).sum::<usize>()
             }
         }
     }
 
-    /// Writes it, as JSON, behind what is there.
+    /// Appends the value as JSON.
     pub(super) fn write(&self, out: &mut String) {
         match self {
             Self::Null => out.push_str("null"),
             Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-            Self::Number(Number::AsItCame(text)) => out.push_str(text),
-            Self::Number(Number::Made(number)) => {
+            Self::Number(Number::Raw(text)) => out.push_str(text),
+            Self::Number(Number::Native(number)) => {
                 let _never_fails = write!(out, "{number}");
             }
             Self::String(text) => text.write(out),
@@ -202,34 +202,34 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Whether it takes more bytes than this, found out without looking at all of it.
+    /// True if the value takes more than `max_bytes` as JSON. Stops as soon as that is certain.
     pub(super) fn is_larger(&self, max_bytes: usize) -> bool {
-        self.bytes_left(max_bytes).is_none()
+        self.remaining_bytes(max_bytes).is_none()
     }
 
-    /// What is left of some bytes beside it; `None` where it takes more.
-    fn bytes_left(&self, bytes: usize) -> Option<usize> {
+    /// Returns what is left of `bytes` after the value; `None` if the value takes more.
+    fn remaining_bytes(&self, bytes: usize) -> Option<usize> {
         match self {
             Self::Array(items) => {
                 let around = "[]".len() + items.len().saturating_sub(1);
                 let left = bytes.checked_sub(around)?;
                 items
                     .iter()
-                    .try_fold(left, |left, item| item.bytes_left(left))
+                    .try_fold(left, |left, item| item.remaining_bytes(left))
             }
             Self::Object(members) => {
                 let around = "{}".len() + members.len().saturating_sub(1);
                 let left = bytes.checked_sub(around)?;
                 members.0.iter().try_fold(left, |left, (name, value)| {
                     let left = left.checked_sub(name.json_bytes() + 1)?;
-                    value.bytes_left(left)
+                    value.remaining_bytes(left)
                 })
             }
-            other => bytes.checked_sub(other.bytes()),
+            other => bytes.checked_sub(other.json_bytes()),
         }
     }
 
-    /// The same for whoever knows no other form.
+    /// Converts to `serde_json::Value`.
     pub(super) fn to_value(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -245,7 +245,7 @@ impl<'a> Json<'a> {
     }
 }
 
-impl<'a> Members<'a> {
+impl<'a> JsonObject<'a> {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -284,8 +284,8 @@ impl<'a> Members<'a> {
         self.0.iter().map(|(_, value)| value)
     }
 
-    /// Puts a member where one of this name stands, or at the end.
-    pub(super) fn insert(&mut self, name: impl Into<Text<'a>>, value: impl Into<Json<'a>>) {
+    /// Replaces the member of this name, or appends it.
+    pub(super) fn insert(&mut self, name: impl Into<JsonText<'a>>, value: impl Into<Json<'a>>) {
         let (name, value) = (name.into(), value.into());
         match self.get_mut(&name) {
             Some(own) => *own = value,
@@ -293,19 +293,18 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Takes a member out; the others stay in their order.
+    /// Removes a member; the others keep their order.
     pub(super) fn remove(&mut self, name: &str) -> Option<Json<'a>> {
         let at = self.position(name)?;
         Some(self.0.remove(at).1)
     }
 
-    /// Keeps the members that are wanted.
     pub(super) fn retain(&mut self, mut wanted: impl FnMut(&str) -> bool) {
         self.0.retain(|(name, _)| wanted(name));
     }
 
-    /// Of members of one name the first place counts, and the last value.
-    fn settle(&mut self) {
+    /// Merges members of the same name: the first position and the last value remain.
+    fn merge_duplicates(&mut self) {
         let members = &mut self.0;
         let named_twice = || {
             let mut rest = members.as_slice();
@@ -341,17 +340,17 @@ impl<'a> Members<'a> {
     }
 }
 
-impl PartialEq for Members<'_> {
+impl PartialEq for JsonObject<'_> {
     fn eq(&self, other: &Self) -> bool {
         let same = |(name, value): (&str, &Json<'_>)| other.get(name) == Some(value);
         self.len() == other.len() && self.iter().all(same)
     }
 }
 
-impl<'a> FromIterator<(Text<'a>, Json<'a>)> for Members<'a> {
-    fn from_iter<T: IntoIterator<Item = (Text<'a>, Json<'a>)>>(members: T) -> Self {
+impl<'a> FromIterator<(JsonText<'a>, Json<'a>)> for JsonObject<'a> {
+    fn from_iter<T: IntoIterator<Item = (JsonText<'a>, Json<'a>)>>(members: T) -> Self {
         let mut all = Self(members.into_iter().collect());
-        all.settle();
+        all.merge_duplicates();
         all
     }
 }
@@ -389,13 +388,13 @@ impl<'a> From<&'a Value> for Json<'a> {
         match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),
-            Value::Number(number) => Self::Number(Number::Made(number.clone())),
+            Value::Number(number) => Self::Number(Number::Native(number.clone())),
             Value::String(text) => Self::String(text.as_str().into()),
             Value::Array(items) => Self::Array(items.iter().map(Self::from).collect()),
             Value::Object(members) => {
                 let each =
                     |(name, value): (&'a String, &'a Value)| (name.as_str().into(), value.into());
-                Self::Object(Members(members.iter().map(each).collect()))
+                Self::Object(JsonObject(members.iter().map(each).collect()))
             }
         }
     }
@@ -406,12 +405,12 @@ impl From<Value> for Json<'_> {
         match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(value),
-            Value::Number(number) => Self::Number(Number::Made(number)),
+            Value::Number(number) => Self::Number(Number::Native(number)),
             Value::String(text) => Self::String(text.into()),
             Value::Array(items) => Self::Array(items.into_iter().map(Self::from).collect()),
             Value::Object(members) => {
                 let each = |(name, value): (String, Value)| (name.into(), value.into());
-                Self::Object(Members(members.into_iter().map(each).collect()))
+                Self::Object(JsonObject(members.into_iter().map(each).collect()))
             }
         }
     }
@@ -425,7 +424,7 @@ impl<'a> From<&'a str> for Json<'a> {
 
 impl From<usize> for Json<'_> {
     fn from(number: usize) -> Self {
-        Self::Number(Number::Made(number.into()))
+        Self::Number(Number::Native(number.into()))
     }
 }
 
@@ -448,29 +447,29 @@ impl Serialize for Json<'_> {
     }
 }
 
-/// What was written as JSON, to be written once more as it is.
-pub(super) struct Verbatim(String);
+/// JSON text that serializes as it is.
+pub(super) struct RawJson(String);
 
-impl Verbatim {
-    /// What is JSON.
-    pub(super) fn of(json: String) -> Self {
+impl RawJson {
+    /// `json` must be valid JSON.
+    pub(super) fn new(json: String) -> Self {
         debug_assert!(serde_json::from_str::<IgnoredAny>(&json).is_ok(), "{json}");
         Self(json)
     }
 }
 
-impl Serialize for Verbatim {
+impl Serialize for RawJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         write_raw(&self.0, serializer)
     }
 }
 
-/// Writes JSON as it is, as a `RawValue` does it, which could only be made by reading everything again.
+/// Serializes JSON text as it is, as a `RawValue` would. Building a `RawValue` would parse the text again.
 fn write_raw<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error> {
     const RAW: &str = "$serde_json::private::RawValue";
     let mut raw = serializer.serialize_struct(RAW, 1)?;
     if raw.serialize_field(RAW, json).is_err() {
-        // Whoever reads it instead of writing it may have no number that is so large. A text holds it.
+        // A serializer that builds values may have no number that large: write it as a string.
         raw.serialize_field(RAW, &Value::from(json).to_string())?;
     }
     raw.end()
@@ -482,7 +481,7 @@ impl fmt::Display for Json<'_> {
             let set_out = serde_json::to_string_pretty(self).map_err(|_| fmt::Error)?;
             return f.write_str(&set_out);
         }
-        let mut out = String::with_capacity(self.bytes());
+        let mut out = String::with_capacity(self.json_bytes());
         self.write(&mut out);
         f.write_str(&out)
     }
@@ -490,21 +489,21 @@ impl fmt::Display for Json<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::read::MAX_DEPTH;
+    use super::parser::MAX_DEPTH;
     use super::*;
     use proptest::prelude::*;
 
-    /// It is what `serde_json::Value` is, or refused as well.
-    fn is_the_same(text: &str) {
-        let own = read(text.as_bytes());
+    /// Asserts that a text parses as with `serde_json::Value`, or is rejected by both.
+    fn assert_same_as_serde_json(text: &str) {
+        let own = parse(text.as_bytes());
         let other: Result<Value, _> = serde_json::from_slice(text.as_bytes());
         match (own, other) {
             (Ok(own), Ok(other)) => {
                 let written = own.to_string();
                 assert_eq!(serde_json::to_string(&own).unwrap(), written, "{text}");
-                let within = serde_json::to_string(&[Verbatim::of(own.to_string())]).unwrap();
+                let within = serde_json::to_string(&[RawJson::new(own.to_string())]).unwrap();
                 assert_eq!(within, format!("[{written}]"));
-                assert_eq!(own.bytes(), written.len(), "{text}");
+                assert_eq!(own.json_bytes(), written.len(), "{text}");
                 assert!(!own.is_larger(written.len()), "{text}");
                 assert!(own.is_larger(written.len() - 1), "{text}");
                 assert_eq!(own.to_value(), other, "{text}");
@@ -514,13 +513,13 @@ mod tests {
                 assert_eq!(made, own, "{text}");
                 let known = other.to_string();
                 assert_eq!(made.to_string(), known, "{text}");
-                assert_eq!(made.bytes(), known.len(), "{text}");
+                assert_eq!(made.json_bytes(), known.len(), "{text}");
                 for written in [written, format!("{own:#}")] {
                     let again: Value = serde_json::from_str(&written).unwrap();
                     assert_eq!(again, other, "{text}");
                 }
             }
-            (Err(Unread::NotJson(_)), Err(_)) => {}
+            (Err(JsonError::NotJson(_)), Err(_)) => {}
             (own, other) => panic!("{own:?} and {other:?}: {text}"),
         }
     }
@@ -558,31 +557,31 @@ mod tests {
             "[0,-0,1.0,1e3,-1.5e-7,18446744073709551615,18446744073709551616,-9223372036854775808]",
             &format!("{{{}}}", many.join(",")),
         ] {
-            is_the_same(text);
+            assert_same_as_serde_json(text);
         }
     }
 
     #[test]
     fn numbers_are_written_as_they_came() {
-        // Most of a body is texts: numbers make nothing larger.
-        assert_eq!(size_of::<Json<'_>>(), size_of::<Text<'_>>());
+        // Most of a body is strings: numbers must not make a value larger.
+        assert_eq!(size_of::<Json<'_>>(), size_of::<JsonText<'_>>());
         for text in [
             "[123456789012345678901234567890,-0,1.10,1E3,1e400,-1e-400]",
             r#"{"a":1e+5,"b":{"c":0.10}}"#,
             "1e400",
         ] {
-            let own = read(text.as_bytes()).unwrap();
+            let own = parse(text.as_bytes()).unwrap();
             assert_eq!(own.to_string(), text);
             assert_eq!(serde_json::to_string(&own).unwrap(), text);
-            assert_eq!(own.bytes(), text.len());
+            assert_eq!(own.json_bytes(), text.len());
             assert_eq!(own, own.clone());
         }
-        // Where they are read into something else, as near as that can be.
-        let own = read(b"[1e400,123456789012345678901234567890]").unwrap();
+        // Converted to other forms, the nearest number.
+        let own = parse(b"[1e400,123456789012345678901234567890]").unwrap();
         let nearest = serde_json::json!(["1e400", 1.234_567_890_123_456_8e29]);
         assert_eq!(own.to_value(), nearest);
         assert_eq!(serde_json::to_value(&own).unwrap(), nearest);
-        let own = read(b"[7,-7,7.0,18446744073709551616]").unwrap();
+        let own = parse(b"[7,-7,7.0,18446744073709551616]").unwrap();
         let whole = own.as_array().unwrap().iter();
         let whole: Vec<_> = whole.map(|one| (one.as_u64(), one.as_i64())).collect();
         let none = (None, None);
@@ -601,10 +600,10 @@ mod tests {
             (r#""\udd80\ud83e""#, "\u{fffd}\u{fffd}"),
             (r#""\ud83e\udd80""#, "\u{1f980}"),
         ] {
-            assert_eq!(read(text.as_bytes()).unwrap().as_str(), Some(meant));
+            assert_eq!(parse(text.as_bytes()).unwrap().as_str(), Some(meant));
         }
         for text in [r#""\ud83e\u00""#, r#""\ud83e\"#, r#""\ud83"#] {
-            assert!(matches!(read(text.as_bytes()), Err(Unread::NotJson(_))));
+            assert!(matches!(parse(text.as_bytes()), Err(JsonError::NotJson(_))));
         }
     }
 
@@ -614,31 +613,31 @@ mod tests {
         let names = |depth: usize| format!("{}7{}", "{\"a\":".repeat(depth), "}".repeat(depth));
         for deep in [lists, names] {
             let most = deep(MAX_DEPTH);
-            assert_eq!(read(most.as_bytes()).unwrap().to_string(), most);
+            assert_eq!(parse(most.as_bytes()).unwrap().to_string(), most);
             for text in [deep(MAX_DEPTH + 1), deep(100_000)] {
-                let refused = read(text.as_bytes()).unwrap_err();
-                assert!(matches!(refused, Unread::TooDeep), "{refused}");
-                // What lies above can be had nevertheless.
+                let refused = parse(text.as_bytes()).unwrap_err();
+                assert!(matches!(refused, JsonError::TooDeep), "{refused}");
+                // The levels above can be parsed nevertheless.
                 let text = format!(r#"{{"error":{{"more":{text},"code":"x"}}}}"#);
-                let shallow = read_shallow(text.as_bytes()).unwrap();
+                let shallow = parse_shallow(text.as_bytes()).unwrap();
                 assert_eq!(shallow["error"]["code"], "x");
-                assert!(read(shallow.to_string().as_bytes()).is_ok());
+                assert!(parse(shallow.to_string().as_bytes()).is_ok());
             }
         }
-        assert!(matches!(read(b"\"\xff\""), Err(Unread::NotText(_))));
-        assert!(read_shallow("[".repeat(100_000).as_bytes()).is_err());
+        assert!(matches!(parse(b"\"\xff\""), Err(JsonError::NotUtf8(_))));
+        assert!(parse_shallow("[".repeat(100_000).as_bytes()).is_err());
     }
 
     proptest! {
         #[test]
         fn read_and_written_it_is_what_it_is_elsewhere(text in json(4)) {
-            is_the_same(&text);
+            assert_same_as_serde_json(&text);
         }
 
         #[test]
         fn broken_it_is_refused_as_elsewhere(text in json(3), cut in any::<prop::sample::Index>()) {
             let at = text.floor_char_boundary(cut.index(text.len() + 1));
-            is_the_same(&text[..at]);
+            assert_same_as_serde_json(&text[..at]);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Numbers as they came.
+//! JSON numbers as they were received.
 
 use std::fmt;
 
@@ -7,45 +7,44 @@ use serde_json::Value;
 
 use super::write_raw;
 
-/// A number. What a provider wrote is not read before somebody asks what it is: it can be larger, or more exact, than anything that
-/// it could be read into.
+/// A number. A received number stays text until its value is needed: it may be larger or more precise than any number type.
 #[derive(Debug, Clone)]
 pub(in crate::tools) enum Number<'a> {
-    AsItCame(&'a str),
-    Made(serde_json::Number),
+    Raw(&'a str),
+    Native(serde_json::Number),
 }
 
 impl Number<'_> {
     pub(super) fn as_u64(&self) -> Option<u64> {
         match self {
-            Self::AsItCame(text) => text.parse().ok(),
-            Self::Made(number) => number.as_u64(),
+            Self::Raw(text) => text.parse().ok(),
+            Self::Native(number) => number.as_u64(),
         }
     }
 
     pub(super) fn as_i64(&self) -> Option<i64> {
         match self {
-            Self::AsItCame(text) => text.parse().ok(),
-            Self::Made(number) => number.as_i64(),
+            Self::Raw(text) => text.parse().ok(),
+            Self::Native(number) => number.as_i64(),
         }
     }
 
-    /// Bytes that it takes.
-    pub(in crate::tools) fn bytes(&self) -> usize {
+    /// Returns the bytes of the number as JSON.
+    pub(in crate::tools) fn json_bytes(&self) -> usize {
         match self {
-            Self::AsItCame(text) => text.len(),
-            Self::Made(number) => match number.as_u64() {
+            Self::Raw(text) => text.len(),
+            Self::Native(number) => match number.as_u64() {
                 Some(whole) => whole.checked_ilog10().unwrap_or(0) as usize + 1,
                 None => number.to_string().len(),
             },
         }
     }
 
-    /// The nearest there is elsewhere; `None` where there is none.
+    /// Returns the nearest `serde_json::Number`; `None` if there is none.
     fn nearest(&self) -> Option<serde_json::Number> {
         match self {
-            Self::AsItCame(text) => serde_json::from_str(text).ok(),
-            Self::Made(number) => Some(number.clone()),
+            Self::Raw(text) => serde_json::from_str(text).ok(),
+            Self::Native(number) => Some(number.clone()),
         }
     }
 
@@ -58,7 +57,7 @@ impl Number<'_> {
 impl PartialEq for Number<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::AsItCame(one), Self::AsItCame(other)) => one == other,
+            (Self::Raw(one), Self::Raw(other)) => one == other,
             (one, other) => one.nearest() == other.nearest(),
         }
     }
@@ -67,8 +66,8 @@ impl PartialEq for Number<'_> {
 impl fmt::Display for Number<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AsItCame(text) => f.write_str(text),
-            Self::Made(number) => number.fmt(f),
+            Self::Raw(text) => f.write_str(text),
+            Self::Native(number) => number.fmt(f),
         }
     }
 }
@@ -76,8 +75,8 @@ impl fmt::Display for Number<'_> {
 impl Serialize for Number<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::AsItCame(text) => write_raw(text, serializer),
-            Self::Made(number) => number.serialize(serializer),
+            Self::Raw(text) => write_raw(text, serializer),
+            Self::Native(number) => number.serialize(serializer),
         }
     }
 }

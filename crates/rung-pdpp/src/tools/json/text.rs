@@ -1,34 +1,34 @@
-//! Texts that know what they take.
+//! JSON strings with their encoded length.
 
 use std::borrow::Cow;
 use std::ops::Deref;
 
 use rung_ladder::{json_string_bytes, push_json_string};
 
-/// A text, and what it takes as JSON: that is asked of a text more often than it is read.
+/// A string and its encoded length as JSON, which is needed more often than the string itself.
 #[derive(Debug, Clone)]
-pub(in crate::tools) struct Text<'a> {
+pub(in crate::tools) struct JsonText<'a> {
     text: Cow<'a, str>,
     json_bytes: usize,
 }
 
-impl<'a> Text<'a> {
-    /// A text that stands in JSON as it is.
-    pub(super) fn as_it_stands(text: &'a str) -> Self {
+impl<'a> JsonText<'a> {
+    /// Wraps a string that needs no escapes.
+    pub(super) fn from_unescaped(text: &'a str) -> Self {
         Self {
             json_bytes: text.len() + "\"\"".len(),
             text: text.into(),
         }
     }
 
-    /// Bytes that it takes, quotes included.
+    /// Returns the bytes of the string as JSON, including its quotes.
     pub(in crate::tools) fn json_bytes(&self) -> usize {
         self.json_bytes
     }
 
-    /// Its code points.
+    /// Returns the number of code points.
     pub(in crate::tools) fn chars_count(&self) -> usize {
-        // In ASCII, which is soon seen, there are as many as bytes.
+        // In ASCII, which is quick to check, code points are bytes.
         if self.is_ascii() {
             return self.len();
         }
@@ -46,7 +46,7 @@ impl<'a> Text<'a> {
     }
 }
 
-impl<'a, T: Into<Cow<'a, str>>> From<T> for Text<'a> {
+impl<'a, T: Into<Cow<'a, str>>> From<T> for JsonText<'a> {
     fn from(text: T) -> Self {
         let text = text.into();
         Self {
@@ -56,7 +56,7 @@ impl<'a, T: Into<Cow<'a, str>>> From<T> for Text<'a> {
     }
 }
 
-impl Deref for Text<'_> {
+impl Deref for JsonText<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -64,7 +64,7 @@ impl Deref for Text<'_> {
     }
 }
 
-impl PartialEq for Text<'_> {
+impl PartialEq for JsonText<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
     }

@@ -1,4 +1,4 @@
-//! `rung db import`: a dump, a table or documents become datoms.
+//! `rung db import`: imports a dump, a CSV table or JSON documents.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
@@ -6,43 +6,48 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rung_datalog::{Db, Schema, Type};
-use rung_db::json::of_json;
+use rung_db::json::from_json;
 use rung_edn::{Map, Name, Value, read};
 use rung_fault::{Code, Fault};
 use serde::Deserializer as _;
 use serde::de::{SeqAccess, Visitor};
 
-use super::Databases;
-use super::dump::no_dump;
+use super::DatabaseOpener;
+use super::dump::invalid_dump_line;
 use crate::cli::{DbFormat, DbImportArgs};
-use crate::exit::{Result, Stop};
+use crate::exit::{CommandError, Result};
 
-/// Entities or datoms of one transaction.
-const BATCH: usize = 20_000;
-/// How often progress is shown.
-const SHOWN_EVERY: Duration = Duration::from_millis(200);
+/// Maximum number of entities or datoms in one transaction.
+const BATCH_SIZE: usize = 20_000;
+/// Interval of progress messages.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-pub(super) fn run(args: &DbImportArgs, databases: &Databases) -> Result {
-    let format = args.format.or_else(|| by_name(&args.file)).ok_or_else(|| {
-        let why = format!(
-            "the format of {} cannot be told from its name",
-            args.file.display()
-        );
-        Fault::new(Code::InvalidArguments, why)
-            .with_hint("say it with --format dump, csv, json or ndjson")
-    })?;
-    let file = File::open(&args.file).map_err(|error| unreadable(&args.file, &error))?;
-    let db = databases.to_write(&args.folder)?;
+pub(super) fn run(args: &DbImportArgs, databases: &DatabaseOpener) -> Result {
+    let format = args
+        .format
+        .or_else(|| format_of_file(&args.file))
+        .ok_or_else(|| {
+            let why = format!(
+                "the name of {} does not show its format",
+                args.file.display()
+            );
+            Fault::new(Code::InvalidArguments, why)
+                .with_hint("set --format dump, csv, json or ndjson")
+        })?;
+    let file = File::open(&args.file).map_err(|error| read_fault(&args.file, &error))?;
+    let db = databases.open_for_writing(&args.folder)?;
     if let Some(schema) = &args.schema {
-        db.update_schema(&super::value(schema)?)
+        db.update_schema(&super::parse_argument(schema)?)
             .map_err(Fault::from)?;
     }
     let mapping = match &args.mapping {
-        Some(mapping) => match super::value(mapping)? {
+        Some(mapping) => match super::parse_argument(mapping)? {
             Value::Map(mapping) => mapping,
             other => {
-                let why =
-                    format!("a mapping is a map of columns to attributes, and {other} is none");
+                let why = format!(
+                    "--mapping must be a map of columns to attributes, not {}",
+                    other.kind()
+                );
                 return Err(Fault::new(Code::InvalidArguments, why).into());
             }
         },
@@ -52,24 +57,24 @@ pub(super) fn run(args: &DbImportArgs, databases: &Databases) -> Result {
         db: &db,
         mapping,
         prefix: args.prefix.clone(),
-        waiting: Vec::new(),
-        done: 0,
-        shown: Instant::now(),
-        progress: std::io::stderr().is_terminal(),
+        batch: Vec::new(),
+        imported: 0,
+        last_progress: Instant::now(),
+        shows_progress: std::io::stderr().is_terminal(),
     };
     match format {
-        DbFormat::Dump => import.dump(BufReader::new(file))?,
-        DbFormat::Csv => import.csv(file)?,
-        DbFormat::Json => import.json(BufReader::new(file))?,
-        DbFormat::Ndjson => import.ndjson(BufReader::new(file))?,
+        DbFormat::Dump => import.import_dump(BufReader::new(file))?,
+        DbFormat::Csv => import.import_csv(file)?,
+        DbFormat::Json => import.import_json(BufReader::new(file))?,
+        DbFormat::Ndjson => import.import_ndjson(BufReader::new(file))?,
     }
     import.commit()?;
-    if import.progress {
+    if import.shows_progress {
         eprintln!();
     }
     eprintln!(
         "imported {} {}",
-        import.done,
+        import.imported,
         if format == DbFormat::Dump {
             "datoms"
         } else {
@@ -79,7 +84,7 @@ pub(super) fn run(args: &DbImportArgs, databases: &Databases) -> Result {
     Ok(())
 }
 
-fn by_name(file: &Path) -> Option<DbFormat> {
+fn format_of_file(file: &Path) -> Option<DbFormat> {
     match file.extension()?.to_str()? {
         "edn" | "dump" | "dtlv" => Some(DbFormat::Dump),
         "csv" => Some(DbFormat::Csv),
@@ -89,33 +94,33 @@ fn by_name(file: &Path) -> Option<DbFormat> {
     }
 }
 
-fn unreadable(file: &Path, error: &std::io::Error) -> Fault {
+fn read_fault(file: &Path, error: &std::io::Error) -> Fault {
     Fault::new(
         Code::InvalidArguments,
         format!("{} cannot be read: {error}", file.display()),
     )
 }
 
-fn wrong(place: impl std::fmt::Display, why: impl std::fmt::Display) -> Fault {
+fn import_fault(place: impl std::fmt::Display, why: impl std::fmt::Display) -> Fault {
     Fault::new(Code::InvalidArguments, format!("{place}: {why}"))
 }
 
 struct Import<'d> {
     db: &'d Db,
-    /// Columns to attributes.
+    /// Map of columns to attributes.
     mapping: Map,
     /// The namespace of columns that the mapping does not name.
     prefix: Option<String>,
-    waiting: Vec<Value>,
-    done: usize,
-    shown: Instant,
-    progress: bool,
+    batch: Vec<Value>,
+    imported: usize,
+    last_progress: Instant,
+    shows_progress: bool,
 }
 
 impl Import<'_> {
     fn add(&mut self, form: Value) -> Result {
-        self.waiting.push(form);
-        if self.waiting.len() >= BATCH {
+        self.batch.push(form);
+        if self.batch.len() >= BATCH_SIZE {
             self.commit()
         } else {
             Ok(())
@@ -123,33 +128,33 @@ impl Import<'_> {
     }
 
     fn commit(&mut self) -> Result {
-        if self.waiting.is_empty() {
+        if self.batch.is_empty() {
             return Ok(());
         }
-        let count = self.waiting.len();
-        let batch = Value::Vector(std::mem::take(&mut self.waiting));
+        let count = self.batch.len();
+        let batch = Value::Vector(std::mem::take(&mut self.batch));
         self.db.transact(&batch).map_err(Fault::from)?;
-        self.done += count;
-        if self.progress && self.shown.elapsed() >= SHOWN_EVERY {
-            self.shown = Instant::now();
-            eprint!("\r{} imported", self.done);
+        self.imported += count;
+        if self.shows_progress && self.last_progress.elapsed() >= PROGRESS_INTERVAL {
+            self.last_progress = Instant::now();
+            eprint!("\r{} imported", self.imported);
             let _shown = std::io::stderr().flush();
         }
         Ok(())
     }
 
-    fn dump(&mut self, file: BufReader<File>) -> Result {
+    fn import_dump(&mut self, file: BufReader<File>) -> Result {
         let mut at = 0;
         let mut heads = 0;
-        // When entities came and changed is among the datoms: it is told anew only once they are in.
+        // The dump contains the entity times as datoms: enable `auto-entity-time?` only after they are imported.
         let mut timed = Map::new();
         for line in file.lines() {
             at += 1;
-            let line = line.map_err(|error| no_dump(at, error))?;
+            let line = line.map_err(|error| invalid_dump_line(at, error))?;
             if line.trim().is_empty() {
                 continue;
             }
-            let value = read(&line).map_err(|error| no_dump(at, error))?;
+            let value = read(&line).map_err(|error| invalid_dump_line(at, error))?;
             match (value, heads) {
                 (Value::Map(mut options), 0) => {
                     timed.extend(options.shift_remove_entry(&Value::keyword("auto-entity-time?")));
@@ -165,7 +170,9 @@ impl Import<'_> {
                     self.add(Value::Vector(datom))?;
                 }
                 (other, _) => {
-                    return Err(no_dump(at, format!("{} is neither", other.kind())).into());
+                    return Err(
+                        invalid_dump_line(at, format!("unexpected {}", other.kind())).into(),
+                    );
                 }
             }
         }
@@ -173,18 +180,18 @@ impl Import<'_> {
         Ok(self.db.set_options(&timed).map_err(Fault::from)?)
     }
 
-    /// The attribute of a column.
-    fn attribute(&self, column: &str) -> Option<Name> {
+    /// Returns the attribute of a column, or `None` if the mapping skips it.
+    fn attribute_of_column(&self, column: &str) -> Option<Name> {
         match self
             .mapping
             .get(&Value::text(column))
             .or_else(|| self.mapping.get(&Value::keyword(column)))
         {
             Some(Value::Keyword(name)) => Some(name.clone()),
-            // What is mapped to nothing is left out.
+            // A column that is mapped to nil is skipped.
             Some(_) => None,
             None => {
-                // A heading may be anything; a name has neither spaces nor brackets.
+                // Headings may contain any character; attribute names have neither spaces nor brackets.
                 let bare = column.strip_prefix(':').unwrap_or(column);
                 let plain = |c: char| c.is_alphanumeric() || "._-*+!?/".contains(c);
                 let bare: String = bare
@@ -192,7 +199,7 @@ impl Import<'_> {
                     .map(|c| if plain(c) { c } else { '-' })
                     .collect();
                 Some(match &self.prefix {
-                    Some(prefix) => Name::within(prefix, &bare),
+                    Some(prefix) => Name::with_namespace(prefix, &bare),
                     None => Name::new(bare),
                 })
             }
@@ -206,26 +213,26 @@ impl Import<'_> {
             .map_err(Fault::from)?)
     }
 
-    fn csv(&mut self, file: File) -> Result {
+    fn import_csv(&mut self, file: File) -> Result {
         let mut rows = csv::Reader::from_reader(file);
         let heading = rows
             .headers()
-            .map_err(|error| wrong("the heading", error))?
+            .map_err(|error| import_fault("the heading row", error))?
             .clone();
         let schema = self.schema()?;
         let columns: Vec<Option<(Name, Option<Type>)>> = heading
             .iter()
             .map(|column| {
-                let name = self.attribute(column.trim())?;
+                let name = self.attribute_of_column(column.trim())?;
                 let kind = schema.get(&name).and_then(|attribute| attribute.kind);
                 Some((name, kind))
             })
             .collect();
         for (at, row) in rows.records().enumerate() {
-            let row = row.map_err(|error| wrong(format!("row {}", at + 1), error))?;
+            let row = row.map_err(|error| import_fault(format!("row {}", at + 1), error))?;
             let cells = row.iter().zip(&columns).filter_map(|(cell, column)| {
                 let (name, kind) = column.as_ref()?;
-                Some((Value::Keyword(name.clone()), typed(cell, *kind)?))
+                Some((Value::Keyword(name.clone()), parse_cell(cell, *kind)?))
             });
             let entity: Map = cells.collect();
             if !entity.is_empty() {
@@ -235,14 +242,17 @@ impl Import<'_> {
         Ok(())
     }
 
-    fn document(&mut self, document: &serde_json::Value, place: &str) -> Result {
+    fn import_document(&mut self, document: &serde_json::Value, place: &str) -> Result {
         let serde_json::Value::Object(members) = document else {
-            return Err(wrong(place, "a document is an object").into());
+            return Err(import_fault(place, "the document is not an object").into());
         };
         let members = members.iter().filter(|(_, value)| !value.is_null());
         let entity: Map = members
             .filter_map(|(name, value)| {
-                Some((Value::Keyword(self.attribute(name)?), of_json(value)))
+                Some((
+                    Value::Keyword(self.attribute_of_column(name)?),
+                    from_json(value),
+                ))
             })
             .collect();
         if entity.is_empty() {
@@ -252,8 +262,8 @@ impl Import<'_> {
         }
     }
 
-    fn json(&mut self, file: BufReader<File>) -> Result {
-        let mut items = Items {
+    fn import_json(&mut self, file: BufReader<File>) -> Result {
+        let mut items = ListVisitor {
             import: self,
             failed: None,
         };
@@ -261,31 +271,32 @@ impl Import<'_> {
         if let Some(stop) = items.failed {
             return Err(stop);
         }
-        Ok(read.map_err(|error| wrong("a list of objects was expected", error))?)
+        Ok(read.map_err(|error| import_fault("the file is not a list of objects", error))?)
     }
 
-    fn ndjson(&mut self, file: BufReader<File>) -> Result {
+    fn import_ndjson(&mut self, file: BufReader<File>) -> Result {
         for (at, line) in file.lines().enumerate() {
             let place = format!("line {}", at + 1);
-            let line = line.map_err(|error| wrong(&place, error))?;
+            let line = line.map_err(|error| import_fault(&place, error))?;
             if line.trim().is_empty() {
                 continue;
             }
-            let document = serde_json::from_str(&line).map_err(|error| wrong(&place, error))?;
-            self.document(&document, &place)?;
+            let document =
+                serde_json::from_str(&line).map_err(|error| import_fault(&place, error))?;
+            self.import_document(&document, &place)?;
         }
         Ok(())
     }
 }
 
-/// Takes in a list as it is read, so that it is never in memory as a whole.
-struct Items<'i, 'd> {
+/// Imports a list while it is parsed, so that the whole list is never in memory.
+struct ListVisitor<'i, 'd> {
     import: &'i mut Import<'d>,
-    /// Why an item was not taken in.
-    failed: Option<Stop>,
+    /// Error of the item that stopped the import.
+    failed: Option<CommandError>,
 }
 
-impl<'j> Visitor<'j> for &mut Items<'_, '_> {
+impl<'j> Visitor<'j> for &mut ListVisitor<'_, '_> {
     type Value = ();
 
     fn expecting(&self, told: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -295,9 +306,12 @@ impl<'j> Visitor<'j> for &mut Items<'_, '_> {
     fn visit_seq<A: SeqAccess<'j>>(self, mut items: A) -> std::result::Result<(), A::Error> {
         let mut at = 0;
         while let Some(document) = items.next_element::<serde_json::Value>()? {
-            if let Err(stop) = self.import.document(&document, &format!("item {at}")) {
+            if let Err(stop) = self
+                .import
+                .import_document(&document, &format!("item {at}"))
+            {
                 self.failed = Some(stop);
-                return Err(serde::de::Error::custom("an item was not taken in"));
+                return Err(serde::de::Error::custom("an item was rejected"));
             }
             at += 1;
         }
@@ -305,14 +319,14 @@ impl<'j> Visitor<'j> for &mut Items<'_, '_> {
     }
 }
 
-/// A cell as its attribute has it; where that has no type, a number is one, and so is truth. An empty cell says nothing.
-fn typed(cell: &str, kind: Option<Type>) -> Option<Value> {
+/// Converts a cell to the type of its attribute. Without a type, numbers and booleans are recognised. An empty cell is skipped.
+fn parse_cell(cell: &str, kind: Option<Type>) -> Option<Value> {
     if cell.is_empty() {
         return None;
     }
     let number = || {
         let digits = cell.strip_prefix('-').unwrap_or(cell);
-        // What begins with a zero is a name made of digits.
+        // Digits with a leading zero are an identifier, not a number.
         let padded =
             digits.starts_with('0') && digits[1..].starts_with(|c: char| c.is_ascii_digit());
         if padded || !digits.starts_with(|c: char| c.is_ascii_digit()) {

@@ -1,4 +1,4 @@
-//! `rung db mcp`: databases as tools for one agent on standard input and output.
+//! `rung db mcp`: databases as tools for one MCP client on standard input and output.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
 use rung_ladder::Budget;
-use rung_mcp::{Offer, SealKey, Server, stdio};
-use rung_tool::Sources;
+use rung_mcp::{McpServer, SealKey, ServerConfig, stdio};
+use rung_tool::ToolSources;
 
+use crate::data_folder::DataFolder;
 use crate::databases;
 use crate::exit::Result;
-use crate::results::Results;
 use crate::settings::Settings;
-use crate::tools::Reachable;
+use crate::tools::ReachableSources;
 
 pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) -> Result {
     crate::commands::log_to_stderr(settings);
-    let results = Results::open(settings)?;
+    let results = DataFolder::open(settings)?;
     let root = |root: &PathBuf| {
         let why = |error: io::Error| {
             Fault::new(
@@ -28,7 +28,7 @@ pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) ->
         };
         root.canonicalize().map_err(why)
     };
-    // What is said here counts, in place of what the settings say.
+    // `--root` replaces the roots of the settings.
     let roots = if roots.is_empty() {
         settings.roots()
     } else {
@@ -36,21 +36,21 @@ pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) ->
     };
     let roots = roots.iter().map(root);
     let roots = roots.collect::<std::result::Result<_, _>>()?;
-    let databases = databases::anywhere(allow_writes, roots, settings, &results)?;
+    let databases = databases::folder_database_tools(allow_writes, roots, settings, &results)?;
     let databases = Arc::new(databases);
-    let reachable = Reachable {
+    let reachable = ReachableSources {
         databases: Some(databases.clone()),
-        ..Reachable::default()
+        ..ReachableSources::default()
     };
     let own = results.toolbox(settings, reachable)?;
-    let server = Server::new(Offer {
+    let server = McpServer::new(ServerConfig {
         name: "rung-db".to_owned(),
         title: "Databases".to_owned(),
         version: env!("CARGO_PKG_VERSION"),
         face: rung_fault::Face::Datalevin,
-        icon: crate::offer::ICON.to_owned(),
+        icon: crate::server_config::ICON.to_owned(),
         instructions: Box::new(|_| databases::INSTRUCTIONS.to_owned()),
-        tools: Arc::new(Sources(vec![databases, Arc::new(own)])),
+        tools: Arc::new(ToolSources(vec![databases, Arc::new(own)])),
         resources: Arc::new(results.resources()),
         prompts: None,
         changes: None,
@@ -65,10 +65,10 @@ pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) ->
         .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
     let permit = Permit::local_user(Access::Write);
     let input = io::BufReader::with_capacity(64 << 10, io::stdin());
-    let stop = crate::commands::asked_to_stop();
-    rung_memory::give_back();
+    let stop = crate::commands::stop_signal();
+    rung_memory::release_text_pages();
     runtime.block_on(stdio::serve(server, permit, input, io::stdout(), stop));
-    // A reader that still waits for input must not keep us.
+    // The thread that reads standard input must not delay the exit.
     runtime.shutdown_background();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `rung db`: a database in a folder.
+//! `rung db`: commands on a database in a folder.
 
 mod dump;
 mod explain;
@@ -17,29 +17,29 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use rung_datalog::{Bounds, Db, Embed, Options};
+use rung_datalog::{Bounds, Db, DbOptions, Embed};
 use rung_edn::{Reader, Value};
 use rung_fault::{Code, Fault};
 
 use crate::cli::{DbArgs, DbCommand};
-use crate::embeddings::Models;
+use crate::embeddings::EmbeddingModels;
 use crate::exit::Result;
 use crate::settings::Settings;
 
-/// `settings` are asked for by what has to do with the data folder, which is no database's, and by what embeds texts.
+/// Runs a command. `settings` are loaded only by commands that use the data folder or embed texts.
 pub(super) fn run(
     args: DbArgs,
     settings: impl Fn() -> Result<Settings> + Clone + Send + Sync + 'static,
 ) -> Result {
-    let databases = &Databases {
-        embed: Arc::new(Models::of(settings.clone())),
+    let databases = &DatabaseOpener {
+        embed: Arc::new(EmbeddingModels::from_settings(settings.clone())),
     };
     match args.command {
         DbCommand::Query { args, first } => query::run(&args, first, databases, settings),
         DbCommand::Transact(args) => transact::run(&args, databases),
         DbCommand::Pull(args) => pull::run(&args, databases),
         DbCommand::Schema(args) => schema::run(&args, databases),
-        DbCommand::Stat { folder } => stat::run(&folder, databases),
+        DbCommand::Stat { folder, json } => stat::run(&folder, json, databases),
         DbCommand::Explain(args) => explain::run(&args, databases),
         DbCommand::Import(args) => import::run(&args, databases),
         DbCommand::Dump { folder } => dump::run(&folder, databases),
@@ -51,37 +51,36 @@ pub(super) fn run(
     }
 }
 
-/// Databases, opened with the models that the settings name.
-struct Databases {
+/// Opens databases with the embedding models of the settings.
+struct DatabaseOpener {
     embed: Arc<dyn Embed>,
 }
 
-impl Databases {
-    /// A database to be read, which must be there.
-    fn to_read(&self, folder: &Path) -> Result<Db> {
-        let options = Options {
+impl DatabaseOpener {
+    /// Opens an existing database for reading.
+    fn open_for_reading(&self, folder: &Path) -> Result<Db> {
+        let options = DbOptions {
             create: false,
             writable: false,
             embed: Some(self.embed.clone()),
         };
-        opened(folder, &options)
+        open_database(folder, &options)
     }
 
-    /// A database to be changed, which is made where it is not there.
-    fn to_write(&self, folder: &Path) -> Result<Db> {
-        let options = Options {
+    /// Opens a database for writing, and creates it if it does not exist.
+    fn open_for_writing(&self, folder: &Path) -> Result<Db> {
+        let options = DbOptions {
             embed: Some(self.embed.clone()),
-            ..Options::default()
+            ..DbOptions::default()
         };
-        opened(folder, &options)
+        open_database(folder, &options)
     }
 }
 
-fn opened(folder: &Path, options: &Options) -> Result<Db> {
+fn open_database(folder: &Path, options: &DbOptions) -> Result<Db> {
     if !options.create && !folder.join("data.mdb").is_file() {
-        let why = format!("there is no database in {}", folder.display());
-        let hint =
-            "name the folder of one, or make one with `rung db transact` or `rung db import`";
+        let why = format!("no database in {}", folder.display());
+        let hint = "name the folder of a database, or create one with `rung db transact` or `rung db import`";
         return Err(Fault::new(Code::UnknownDatabase, why)
             .with_hint(hint)
             .into());
@@ -89,8 +88,8 @@ fn opened(folder: &Path, options: &Options) -> Result<Db> {
     Ok(Db::open(folder, options).map_err(Fault::from)?)
 }
 
-/// A text that was said, or read: from standard input for `-`, from a file for `@FILE`.
-fn text(said: &str) -> Result<String> {
+/// Returns the argument itself, or reads standard input for `-` and a file for `@FILE`.
+fn read_argument(said: &str) -> Result<String> {
     let failed = |what: &str, error: std::io::Error| {
         Fault::new(
             Code::InvalidArguments,
@@ -109,8 +108,8 @@ fn text(said: &str) -> Result<String> {
     }
 }
 
-/// The values of a text.
-fn values(text: &str) -> Result<Vec<Value>> {
+/// Parses all EDN values of a text.
+fn parse_values(text: &str) -> Result<Vec<Value>> {
     let mut reader = Reader::new(text);
     let mut all = Vec::new();
     while let Some(value) = reader.next_value().map_err(Fault::from)? {
@@ -119,12 +118,17 @@ fn values(text: &str) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// The one value of a text.
-fn value(said: &str) -> Result<Value> {
-    Ok(rung_edn::read(&text(said)?).map_err(Fault::from)?)
+/// Parses the one EDN value of an argument.
+fn parse_argument(said: &str) -> Result<Value> {
+    Ok(rung_edn::read(&read_argument(said)?).map_err(Fault::from)?)
 }
 
-fn bounds(timeout_ms: Option<u64>) -> Bounds {
+/// Parses the query of an argument.
+fn parse_query(said: &str) -> Result<Value> {
+    Ok(rung_datalog::read_query(&read_argument(said)?).map_err(Fault::from)?)
+}
+
+fn query_bounds(timeout_ms: Option<u64>) -> Bounds {
     Bounds {
         max_ms: timeout_ms,
         ..Bounds::default()

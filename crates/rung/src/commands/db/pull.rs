@@ -1,14 +1,17 @@
-//! `rung db pull`
+//! `rung db pull`.
 
 use rung_fault::Fault;
 
-use super::{Databases, show};
+use super::{DatabaseOpener, show};
 use crate::cli::DbPullArgs;
 use crate::exit::Result;
 
-pub(super) fn run(args: &DbPullArgs, databases: &Databases) -> Result {
-    let db = databases.to_read(&args.folder)?;
-    let (pattern, entity) = (super::value(&args.pattern)?, super::value(&args.entity)?);
+pub(super) fn run(args: &DbPullArgs, databases: &DatabaseOpener) -> Result {
+    let db = databases.open_for_reading(&args.folder)?;
+    let (pattern, entity) = (
+        super::parse_argument(&args.pattern)?,
+        super::parse_argument(&args.entity)?,
+    );
     let pulled = db.pull(&pattern, &entity).map_err(Fault::from)?;
-    show::value(&pulled, &args.form)
+    show::print_value(&pulled, &args.form)
 }

@@ -1,36 +1,36 @@
-//! `rung db query`
+//! `rung db query`.
 
 use std::io::Write as _;
 
 use rung_auth::{Access, Permit};
-use rung_datalog::{Answer, Head};
+use rung_datalog::{QueryResult, QueryResultHeader};
 use rung_db::json::to_json;
 use rung_db::page::{Page, Pages};
 use rung_edn::Value;
 use rung_fault::Fault;
-use rung_ladder::Kept;
+use rung_ladder::ResultEntry;
 use serde_json::json;
 
-use super::{Databases, show};
-use crate::cli::{DbForm, DbQueryArgs};
-use crate::exit::{Result, output};
-use crate::results::Results;
+use super::{DatabaseOpener, show};
+use crate::cli::{DbOutputFormat, DbQueryArgs};
+use crate::data_folder::DataFolder;
+use crate::exit::{Result, output_error};
 use crate::settings::Settings;
 
 pub(super) fn run(
     args: &DbQueryArgs,
     first: Option<usize>,
-    databases: &Databases,
+    databases: &DatabaseOpener,
     settings: impl FnOnce() -> Result<Settings>,
 ) -> Result {
-    let db = databases.to_read(&args.folder)?;
-    let query = super::value(&args.query)?;
-    let inputs = args.inputs.iter().map(|said| super::value(said));
+    let db = databases.open_for_reading(&args.folder)?;
+    let query = super::parse_query(&args.query)?;
+    let inputs = args.inputs.iter().map(|said| super::parse_argument(said));
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
-    let bounds = super::bounds(args.timeout);
+    let bounds = super::query_bounds(args.timeout);
     let Some(first) = first else {
         let answer = db.query(&query, &inputs, &bounds);
-        return show::answer(answer.map_err(Fault::from)?, &args.form);
+        return show::print_answer(answer.map_err(Fault::from)?, &args.form);
     };
     let is_json = args.form.json;
     let pages = Pages {
@@ -38,12 +38,12 @@ pub(super) fn run(
         max_bytes: usize::MAX,
         around: ["", "\n", "\n"],
     };
-    let results = Results::open(&settings()?)?;
+    let results = DataFolder::open(&settings()?)?;
     let permit = Permit::local_user(Access::Write);
     let page = pages.of(
         |give| {
             let mut rows = Vec::new();
-            let mut take = |head: &Head, row: Vec<Value>| {
+            let mut take = |head: &QueryResultHeader, row: Vec<Value>| {
                 if rows.len() < first {
                     rows.push(row.clone());
                 }
@@ -55,8 +55,8 @@ pub(super) fn run(
                 };
                 Ok(give(written))
             };
-            let head = db.each_row(&query, &inputs, &bounds, &mut take)?;
-            Ok(Answer { head, rows })
+            let head = db.visit_rows(&query, &inputs, &bounds, &mut take)?;
+            Ok(QueryResult { head, rows })
         },
         |body| {
             let content_type = if is_json {
@@ -64,16 +64,16 @@ pub(super) fn run(
             } else {
                 "application/edn"
             };
-            results.shelf.put(&permit, content_type, body)
+            results.result_store.put(&permit, content_type, body)
         },
     )?;
-    show_page(page, &args.form)
+    print_page(page, &args.form)
 }
 
-/// Shows the first rows, and where the others are.
-fn show_page(page: Page<Answer, Kept>, form: &DbForm) -> Result {
+/// Prints the first rows, and the handle of the stored result with all of them.
+fn print_page(page: Page<QueryResult, ResultEntry>, form: &DbOutputFormat) -> Result {
     let mut out = std::io::stdout().lock();
-    let Answer { head, rows } = page.value;
+    let QueryResult { head, rows } = page.value;
     if form.json {
         let rows = rows.into_iter().map(|row| head.row(row));
         let rows: Vec<serde_json::Value> = rows.map(|row| to_json(&row)).collect();
@@ -82,28 +82,28 @@ fn show_page(page: Page<Answer, Kept>, form: &DbForm) -> Result {
             told["result"] =
                 json!({"handle": kept.handle.to_string(), "bytes": kept.summary.bytes});
         }
-        return writeln!(out, "{told}").map_err(output);
+        return writeln!(out, "{told}").map_err(output_error);
     }
     if form.edn {
         for row in rows {
-            writeln!(out, "{}", head.row(row)).map_err(output)?;
+            writeln!(out, "{}", head.row(row)).map_err(output_error)?;
         }
     } else {
         drop(out);
-        show::answer(Answer { head, rows }, form)?;
+        show::print_answer(QueryResult { head, rows }, form)?;
         out = std::io::stdout().lock();
     }
-    // Beside what programs read.
+    // With EDN, the notice goes to standard error, since programs read standard output.
     if let Some(kept) = page.kept {
         let (total, bytes) = (page.total, kept.summary.bytes);
         let told = format!(
-            "of {total} rows; all of them, {bytes} bytes:\nnext: rung result read {}",
+            "of {total} rows; all rows are stored, {bytes} bytes:\nnext: rung result read {}",
             kept.handle
         );
         if form.edn {
             eprintln!("{told}");
         } else {
-            writeln!(out, "{told}").map_err(output)?;
+            writeln!(out, "{told}").map_err(output_error)?;
         }
     }
     Ok(())

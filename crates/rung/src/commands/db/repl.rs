@@ -1,4 +1,4 @@
-//! `rung db repl`: questions and changes, one after the other.
+//! `rung db repl`: interactive queries and transactions.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -7,19 +7,20 @@ use rung_datalog::Db;
 use rung_edn::{Reader, Value};
 use rung_fault::Fault;
 
-use super::{Databases, show, transact};
-use crate::cli::DbForm;
-use crate::exit::{Result, Stop, output};
-use crate::settings::visible;
+use super::{DatabaseOpener, show, transact};
+use crate::cli::DbOutputFormat;
+use crate::exit::{CommandError, Result, output_error, print_fault};
 
 const HELP: &str = "\
-[:find … :where …]         asks; what it takes in beside the database follows it on the same line
-[{…} [:db/add …] …]        changes
-(pull [pattern] entity)    shows an entity
-:schema  :help  :quit";
+[:find … :where …]         run a query; write its further inputs behind it on the same line
+[{…} [:db/add …] …]        run a transaction
+(pull [pattern] entity)    print an entity
+:schema                    print the schema
+:help                      print this text
+:quit                      quit";
 
-pub(super) fn run(folder: &Path, databases: &Databases) -> Result {
-    let db = databases.to_write(folder)?;
+pub(super) fn run(folder: &Path, databases: &DatabaseOpener) -> Result {
+    let db = databases.open_for_writing(folder)?;
     let prompted = std::io::stdin().is_terminal();
     let mut waiting = String::new();
     let prompt = |waiting: &str| {
@@ -37,12 +38,12 @@ pub(super) fn run(folder: &Path, databases: &Databases) -> Result {
     };
     prompt(&waiting);
     for line in std::io::stdin().lock().lines() {
-        waiting.push_str(&line.map_err(output)?);
+        waiting.push_str(&line.map_err(output_error)?);
         waiting.push('\n');
-        match forms(&waiting) {
+        match parse_forms(&waiting) {
             Err(error) if error.unfinished => {}
             Err(error) => {
-                tell(&Fault::from(error));
+                print_fault(&Fault::from(error));
                 waiting.clear();
             }
             Ok(forms) => {
@@ -53,29 +54,21 @@ pub(super) fn run(folder: &Path, databases: &Databases) -> Result {
                 {
                     return Ok(());
                 }
-                match done(&db, &forms) {
-                    Err(Stop::Fault(fault)) => tell(&fault),
+                match run_forms(&db, &forms) {
+                    Err(CommandError::Fault(fault)) => print_fault(&fault),
                     other => other?,
                 }
             }
         }
         prompt(&waiting);
     }
-    match forms(&waiting) {
+    match parse_forms(&waiting) {
         Err(error) => Err(Fault::from(error).into()),
         Ok(_) => Ok(()),
     }
 }
 
-fn tell(fault: &Fault) {
-    eprintln!(
-        "error[{}]: {}",
-        fault.code().name(),
-        visible(fault.message())
-    );
-}
-
-fn forms(text: &str) -> std::result::Result<Vec<Value>, rung_edn::Error> {
+fn parse_forms(text: &str) -> std::result::Result<Vec<Value>, rung_edn::Error> {
     let mut reader = Reader::new(text);
     let mut all = Vec::new();
     while let Some(value) = reader.next_value()? {
@@ -84,8 +77,8 @@ fn forms(text: &str) -> std::result::Result<Vec<Value>, rung_edn::Error> {
     Ok(all)
 }
 
-fn done(db: &Db, forms: &[Value]) -> Result {
-    let plain = DbForm::default();
+fn run_forms(db: &Db, forms: &[Value]) -> Result {
+    let plain = DbOutputFormat::default();
     let Some((first, rest)) = forms.split_first() else {
         return Ok(());
     };
@@ -95,29 +88,29 @@ fn done(db: &Db, forms: &[Value]) -> Result {
             let schema = db
                 .read(|moment| Ok(moment.schema().to_value()))
                 .map_err(Fault::from)?;
-            show::value(&schema, &plain)
+            show::print_value(&schema, &plain)
         }
-        Value::Vector(items) if items.first() == Some(&find) => ask(db, first, rest),
-        Value::Map(members) if members.contains_key(&find) => ask(db, first, rest),
+        Value::Vector(items) if items.first() == Some(&find) => run_query(db, first, rest),
+        Value::Map(members) if members.contains_key(&find) => run_query(db, first, rest),
         Value::Vector(_) => {
             let report = db.transact(first).map_err(Fault::from)?;
-            transact::show_report(&report)
+            transact::print_report(&report)
         }
         Value::List(items) if matches!(&items[..], [Value::Symbol(name), _, _] if name.as_str() == "pull") =>
         {
             let pulled = db.pull(&items[1], &items[2]).map_err(Fault::from)?;
-            show::value(&pulled, &plain)
+            show::print_value(&pulled, &plain)
         }
         _ => {
             let mut out = std::io::stdout().lock();
-            writeln!(out, "{HELP}").map_err(output)
+            writeln!(out, "{HELP}").map_err(output_error)
         }
     }
 }
 
-fn ask(db: &Db, query: &Value, inputs: &[Value]) -> Result {
+fn run_query(db: &Db, query: &Value, inputs: &[Value]) -> Result {
     let answer = db
-        .query(query, inputs, &super::bounds(None))
+        .query(query, inputs, &super::query_bounds(None))
         .map_err(Fault::from)?;
-    show::answer(answer, &DbForm::default())
+    show::print_answer(answer, &DbOutputFormat::default())
 }

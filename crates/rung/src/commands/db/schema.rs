@@ -1,31 +1,31 @@
-//! `rung db schema`
+//! `rung db schema`.
 
 use std::io::Write as _;
 
 use rung_datalog::Unique;
 use rung_fault::{Code, Fault};
 
-use super::{Databases, show};
+use super::{DatabaseOpener, show};
 use crate::cli::DbSchemaArgs;
-use crate::exit::{Result, output};
-use crate::table::table;
+use crate::exit::{Result, output_error};
+use crate::table::format_table;
 
-pub(super) fn run(args: &DbSchemaArgs, databases: &Databases) -> Result {
+pub(super) fn run(args: &DbSchemaArgs, databases: &DatabaseOpener) -> Result {
     let db = if args.set.is_some() || args.options.is_some() {
-        databases.to_write(&args.folder)?
+        databases.open_for_writing(&args.folder)?
     } else {
-        databases.to_read(&args.folder)?
+        databases.open_for_reading(&args.folder)?
     };
     if let Some(given) = &args.options {
-        let given = super::value(given)?;
+        let given = super::parse_argument(given)?;
         let Some(options) = given.as_map() else {
-            let why = format!("options are a map, and {given} is none");
+            let why = format!("--options must be a map in EDN, not {}", given.kind());
             return Err(Fault::new(Code::InvalidArguments, why).into());
         };
         db.set_options(options).map_err(Fault::from)?;
     }
     if let Some(given) = &args.set {
-        db.update_schema(&super::value(given)?)
+        db.update_schema(&super::parse_argument(given)?)
             .map_err(Fault::from)?;
     }
     let (schema, counts) = db
@@ -38,7 +38,7 @@ pub(super) fn run(args: &DbSchemaArgs, databases: &Databases) -> Result {
         })
         .map_err(Fault::from)?;
     if args.form.is_for_programs() {
-        return show::value(&schema.to_value(), &args.form);
+        return show::print_value(&schema.to_value(), &args.form);
     }
     let rows: Vec<Vec<String>> = schema
         .attributes()
@@ -61,7 +61,7 @@ pub(super) fn run(args: &DbSchemaArgs, databases: &Databases) -> Result {
             ]
         })
         .collect();
-    let heading = ["attribute", "type", "values", "unique", "datoms"];
+    let heading = ["ATTRIBUTE", "TYPE", "VALUES", "UNIQUE", "DATOMS"];
     let mut out = std::io::stdout().lock();
-    write!(out, "{}", table(&heading, &rows)).map_err(output)
+    write!(out, "{}", format_table(&heading, &rows)).map_err(output_error)
 }

@@ -1,111 +1,128 @@
-//! `rung pdpp connect`, and what is done with what was given.
+//! `rung pdpp connect`, `whoami`, `grants` and `revoke`.
 
 use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
 use rung_fault::Fault;
-use rung_pdpp::connect::{Ask, Cache, Cached, connect, fresh, provider_url, revoke, schema};
+use rung_pdpp::connect::{
+    CachedGrant, ConnectRequest, CredentialCache, connect, fetch_schema, fresh_grant,
+    normalize_provider_url, revoke,
+};
 use serde_json::{Value, json};
 
-use crate::cli::TheirsCommand;
-use crate::exit::{Result, output};
-use crate::settings::visible;
-use crate::table::table;
+use crate::cli::ProviderCommand;
+use crate::exit::{Result, output_error};
+use crate::settings::escape_for_terminal;
+use crate::table::format_table;
 
-pub(super) fn run(command: TheirsCommand) -> Result {
+pub(super) fn run(command: ProviderCommand) -> Result {
     match command {
-        TheirsCommand::Connect {
+        ProviderCommand::Connect {
             provider_url: provider,
             source,
             streams,
             cache,
             no_browser,
         } => {
-            let ask = Ask {
-                provider: provider_url(&provider)?,
+            let ask = ConnectRequest {
+                provider: normalize_provider_url(&provider)?,
                 source,
                 streams,
-                cache: Cache::at(cache.cache_root),
+                cache: CredentialCache::new(cache.cache_root),
             };
-            ask_for(&ask, !no_browser)
+            request_access(&ask, !no_browser)
         }
-        TheirsCommand::Whoami {
+        ProviderCommand::Whoami {
             provider_url,
             cache,
             json,
-        } => whoami(&Cache::at(cache.cache_root), &provider_url, json),
-        TheirsCommand::Grants { cache, json } => grants(&Cache::at(cache.cache_root), json),
-        TheirsCommand::Revoke {
+        } => whoami(&CredentialCache::new(cache.cache_root), &provider_url, json),
+        ProviderCommand::Grants { cache, json } => {
+            grants(&CredentialCache::new(cache.cache_root), json)
+        }
+        ProviderCommand::Revoke {
             provider_url,
             cache,
-        } => give_back(&Cache::at(cache.cache_root), &provider_url),
+        } => revoke_grant(&CredentialCache::new(cache.cache_root), &provider_url),
     }
 }
 
-fn ask_for(ask: &Ask, opens: bool) -> Result {
-    let connected = super::super::runtime()?.block_on(connect(ask, |waiting| {
-        eprintln!("approve it here: {}", visible(&waiting.approval_url));
+fn request_access(ask: &ConnectRequest, opens: bool) -> Result {
+    let connected = super::super::build_runtime()?.block_on(connect(ask, |waiting| {
+        eprintln!(
+            "approve the request at {}",
+            escape_for_terminal(&waiting.approval_url)
+        );
         if let Some(code) = &waiting.user_code {
-            eprintln!("the page shows the code {}", visible(code));
+            eprintln!("the page shows the code {}", escape_for_terminal(code));
         }
         if opens {
             open_browser(&waiting.approval_url);
         }
-        eprintln!("waiting for the owner, for five minutes at most");
+        eprintln!("waiting for the owner's decision, at most five minutes");
     }))?;
     let mut out = io::stdout().lock();
     let grant = connected.cached.credential.grant_id.unwrap_or_default();
-    writeln!(out, "connected to {}", ask.provider).map_err(output)?;
-    writeln!(out, "grant {}", visible(&grant)).map_err(output)?;
-    for stream in streams(&connected.schema) {
-        writeln!(out, "  {}", visible(&stream)).map_err(output)?;
+    writeln!(out, "connected to {}", ask.provider).map_err(output_error)?;
+    writeln!(out, "grant {}", escape_for_terminal(&grant)).map_err(output_error)?;
+    for stream in stream_names(&connected.schema) {
+        writeln!(out, "  {}", escape_for_terminal(&stream)).map_err(output_error)?;
     }
-    writeln!(out, "kept in {}", connected.path.display()).map_err(output)
+    writeln!(out, "credential cached in {}", connected.path.display()).map_err(output_error)
 }
 
-fn whoami(cache: &Cache, provider: &str, for_programs: bool) -> Result {
-    let provider = provider_url(provider)?;
-    let (cached, told) = super::super::runtime()?.block_on(async {
-        let cached = fresh(cache, &provider).await?;
-        let told = schema(&provider, &cached).await?;
+fn whoami(cache: &CredentialCache, provider: &str, for_programs: bool) -> Result {
+    let provider = normalize_provider_url(provider)?;
+    let (cached, told) = super::super::build_runtime()?.block_on(async {
+        let cached = fresh_grant(cache, &provider).await?;
+        let told = fetch_schema(&provider, &cached).await?;
         Ok::<_, Fault>((cached, told))
     })?;
-    let streams = streams(&told);
+    let streams = stream_names(&told);
     let mut out = io::stdout().lock();
     if for_programs {
-        let mut told = facts(&cached);
+        let mut told = credential_json(&cached);
         told["streams"] = json!(streams);
-        return writeln!(out, "{told:#}").map_err(output);
+        return writeln!(out, "{told:#}").map_err(output_error);
     }
     let credential = &cached.credential;
-    writeln!(out, "provider  {provider}").map_err(output)?;
+    writeln!(out, "provider  {provider}").map_err(output_error)?;
     if let Some(client) = &cached.client {
-        writeln!(out, "client    {}", visible(&client.client_id)).map_err(output)?;
+        writeln!(out, "client    {}", escape_for_terminal(&client.client_id))
+            .map_err(output_error)?;
     }
     if let Some(grant) = &credential.grant_id {
-        writeln!(out, "grant     {}", visible(grant)).map_err(output)?;
+        writeln!(out, "grant     {}", escape_for_terminal(grant)).map_err(output_error)?;
     }
-    let until = credential.expires_at.as_deref().unwrap_or("it is revoked");
+    let until = credential.expires_at.as_deref().unwrap_or("revoked");
     let renewed = match credential.refresh_token {
-        Some(_) => ", and is renewed before",
+        Some(_) => ", renewed automatically",
         None => "",
     };
-    writeln!(out, "token     until {}{renewed}", visible(until)).map_err(output)?;
+    writeln!(
+        out,
+        "token     until {}{renewed}",
+        escape_for_terminal(until)
+    )
+    .map_err(output_error)?;
     for stream in streams {
-        writeln!(out, "stream    {}", visible(&stream)).map_err(output)?;
+        writeln!(out, "stream    {}", escape_for_terminal(&stream)).map_err(output_error)?;
     }
     Ok(())
 }
 
-fn grants(cache: &Cache, for_programs: bool) -> Result {
-    let all = cache.all()?;
+fn grants(cache: &CredentialCache, for_programs: bool) -> Result {
+    let all = cache.list()?;
     let mut out = io::stdout().lock();
     if for_programs {
-        let rows: Vec<Value> = all.iter().map(|(_, cached)| facts(cached)).collect();
-        return writeln!(out, "{:#}", json!(rows)).map_err(output);
+        let rows: Vec<Value> = all
+            .iter()
+            .map(|(_, cached)| credential_json(cached))
+            .collect();
+        return writeln!(out, "{:#}", json!(rows)).map_err(output_error);
     }
-    let text = |text: &Option<String>| visible(text.as_deref().unwrap_or_default());
-    let row = |(path, cached): &(std::path::PathBuf, Cached)| {
+    let text = |text: &Option<String>| escape_for_terminal(text.as_deref().unwrap_or_default());
+    let row = |(path, cached): &(std::path::PathBuf, CachedGrant)| {
         vec![
             text(&cached.provider_url),
             text(&cached.credential.grant_id),
@@ -114,23 +131,23 @@ fn grants(cache: &Cache, for_programs: bool) -> Result {
         ]
     };
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
-    let heading = ["provider", "grant", "token until", "kept in"];
-    write!(out, "{}", table(&heading, &rows)).map_err(output)
+    let heading = ["PROVIDER", "GRANT", "TOKEN UNTIL", "FILE"];
+    write!(out, "{}", format_table(&heading, &rows)).map_err(output_error)
 }
 
-fn give_back(cache: &Cache, provider: &str) -> Result {
-    let provider = provider_url(provider)?;
-    super::super::runtime()?.block_on(async {
-        let cached = fresh(cache, &provider).await?;
+fn revoke_grant(cache: &CredentialCache, provider: &str) -> Result {
+    let provider = normalize_provider_url(provider)?;
+    super::super::build_runtime()?.block_on(async {
+        let cached = fresh_grant(cache, &provider).await?;
         revoke(&cached).await
     })?;
     cache.remove(&provider)?;
-    eprintln!("given back, and forgotten");
+    eprintln!("the grant is revoked and its cached credential deleted");
     Ok(())
 }
 
-/// What is kept, without what is secret.
-fn facts(cached: &Cached) -> Value {
+/// Returns a cached credential as JSON, without secrets.
+fn credential_json(cached: &CachedGrant) -> Value {
     json!({
         "provider_url": cached.provider_url,
         "client_id": cached.client.as_ref().map(|client| &client.client_id),
@@ -140,8 +157,8 @@ fn facts(cached: &Cached) -> Value {
     })
 }
 
-/// The streams that a provider's schema names: its body is the schema, or has it in `data`.
-fn streams(told: &Value) -> Vec<String> {
+/// Returns the streams in a provider's schema, which is the response body or its `data`.
+fn stream_names(told: &Value) -> Vec<String> {
     let schema = if told["connectors"].is_array() {
         told
     } else {
@@ -159,7 +176,7 @@ fn streams(told: &Value) -> Vec<String> {
     names
 }
 
-/// Opens a page where somebody looks on.
+/// Opens a page in the browser, if there is a display.
 fn open_browser(url: &str) {
     let shown = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let program = if cfg!(target_os = "macos") {

@@ -1,14 +1,14 @@
-//! `rung pdpp connections`
+//! `rung pdpp connections`.
 
 use std::io::{self, Write as _};
 
 use rung_fault::Fault;
-use rung_records::{Bearer, Connection, ConnectionChange, Records};
+use rung_records::{Bearer, ConnectionChange, Records, SourceConnection};
 use serde_json::json;
 
 use crate::cli::ConnectionsCommand;
-use crate::exit::{Result, output};
-use crate::table::table;
+use crate::exit::{Result, output_error};
+use crate::table::format_table;
 
 pub(super) fn run(records: &Records, owner: &Bearer, command: ConnectionsCommand) -> Result {
     let status = |id: &str, status: &str| -> Result {
@@ -17,7 +17,7 @@ pub(super) fn run(records: &Records, owner: &Bearer, command: ConnectionsCommand
             display_name: None,
         };
         records
-            .change_connection(owner, id, &change)
+            .update_connection(owner, id, &change)
             .map_err(Fault::from)?;
         eprintln!("{id} is {status}");
         Ok(())
@@ -27,10 +27,10 @@ pub(super) fn run(records: &Records, owner: &Bearer, command: ConnectionsCommand
             let all = records.connections(owner).map_err(Fault::from)?;
             let mut out = io::stdout().lock();
             if json {
-                let all: Vec<_> = all.iter().map(Connection::json).collect();
-                return writeln!(out, "{:#}", json!(all)).map_err(output);
+                let all: Vec<_> = all.iter().map(SourceConnection::to_json).collect();
+                return writeln!(out, "{:#}", json!(all)).map_err(output_error);
             }
-            let heading = ["connection", "connector", "name", "status", "since"];
+            let heading = ["CONNECTION", "CONNECTOR", "NAME", "STATUS", "SINCE"];
             let mut rows: Vec<Vec<String>> = Vec::new();
             for one in &all {
                 rows.push(vec![
@@ -38,10 +38,10 @@ pub(super) fn run(records: &Records, owner: &Bearer, command: ConnectionsCommand
                     one.connector.clone(),
                     one.display_name.clone().unwrap_or_default(),
                     one.status.clone(),
-                    super::super::time(u64::try_from(one.created_ms).unwrap_or(0)),
+                    super::super::format_time(u64::try_from(one.created_ms).unwrap_or(0)),
                 ]);
             }
-            write!(out, "{}", table(&heading, &rows)).map_err(output)
+            write!(out, "{}", format_table(&heading, &rows)).map_err(output_error)
         }
         ConnectionsCommand::Put {
             id,
@@ -51,14 +51,14 @@ pub(super) fn run(records: &Records, owner: &Bearer, command: ConnectionsCommand
             let (_, is_new) = records
                 .put_connection(owner, &id, &connector, name.as_deref())
                 .map_err(Fault::from)?;
-            eprintln!("{id} is {}", if is_new { "made" } else { "renamed" });
+            eprintln!("{id} is {}", if is_new { "created" } else { "renamed" });
             Ok(())
         }
         ConnectionsCommand::Pause { id } => status(&id, "paused"),
         ConnectionsCommand::Resume { id } => status(&id, "active"),
         ConnectionsCommand::Revoke { id } => {
             records.revoke_connection(owner, &id).map_err(Fault::from)?;
-            eprintln!("{id} is revoked; `rung pdpp erase --connection {id}` erases what it holds");
+            eprintln!("{id} is revoked; `rung pdpp erase --connection {id}` erases its records");
             Ok(())
         }
     }

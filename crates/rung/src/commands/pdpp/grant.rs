@@ -1,17 +1,17 @@
-//! `rung pdpp grant`
+//! `rung pdpp grant`.
 
 use std::io::{self, Write as _};
 
 use rung_fault::Fault;
-use rung_records::grant::Selection;
+use rung_records::grant::StreamSelection;
 use rung_records::{Bearer, GrantRequest, Records};
 use serde_json::{Value, json};
 
 use crate::cli::GrantCommand;
-use crate::exit::{Result, output};
-use crate::results::Results;
+use crate::data_folder::DataFolder;
+use crate::exit::{Result, output_error};
 use crate::settings::Settings;
-use crate::table::table;
+use crate::table::format_table;
 
 pub(super) fn run(
     records: &Records,
@@ -35,12 +35,12 @@ pub(super) fn run(
             } else {
                 streams
             };
-            let selections = streams.iter().map(|stream| Selection {
+            let selections = streams.iter().map(|stream| StreamSelection {
                 stream: stream.clone(),
-                fields: fields_of(stream, &fields),
+                fields: fields_for_stream(stream, &fields),
                 since: since.clone(),
                 until: until.clone(),
-                ..Selection::default()
+                ..StreamSelection::default()
             });
             let request = GrantRequest {
                 client: client.clone(),
@@ -48,25 +48,25 @@ pub(super) fn run(
                 connections,
                 selections: selections.collect(),
                 purpose_code: None,
-                expires_ms: super::ends(days),
+                expires_ms: super::expires_ms(days),
             };
-            let (grant, token) = records.issue(owner, &request).map_err(Fault::from)?;
+            let (grant, token) = records.issue_grant(owner, &request).map_err(Fault::from)?;
             for stream in &grant.streams {
                 eprintln!("{}: {}", stream.name, stream.fields.join(", "));
             }
             eprintln!("grant {}", grant.grant_id);
-            super::shown_once(token.expose(), &client)
+            super::print_token_once(token.expose(), &client)
         }
         GrantCommand::List { json } => {
             let all = records.grants(owner).map_err(Fault::from)?;
             let told: std::result::Result<Vec<Value>, _> =
-                all.iter().map(rung_records::GivenGrant::told).collect();
+                all.iter().map(rung_records::IssuedGrant::to_json).collect();
             let all = told.map_err(Fault::from)?;
             let mut out = io::stdout().lock();
             if json {
-                return writeln!(out, "{:#}", json!(all)).map_err(output);
+                return writeln!(out, "{:#}", json!(all)).map_err(output_error);
             }
-            let heading = ["grant", "client", "source", "streams", "issued", "until"];
+            let heading = ["GRANT", "CLIENT", "SOURCE", "STREAMS", "ISSUED", "UNTIL"];
             let mut rows: Vec<Vec<String>> = Vec::new();
             for one in &all {
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -89,19 +89,21 @@ pub(super) fn run(
                     until,
                 ]);
             }
-            write!(out, "{}", table(&heading, &rows)).map_err(output)
+            write!(out, "{}", format_table(&heading, &rows)).map_err(output_error)
         }
         GrantCommand::Revoke { id } => {
-            let tokens = Results::open(settings)?.tokens();
-            records.revoke(owner, &id, &tokens).map_err(Fault::from)?;
+            let tokens = DataFolder::open(settings)?.tokens();
+            records
+                .revoke_grant(owner, &id, &tokens)
+                .map_err(Fault::from)?;
             eprintln!("{id} is revoked");
             Ok(())
         }
     }
 }
 
-/// The fields that are meant for a stream: those without a stream are for all.
-fn fields_of(stream: &str, fields: &[String]) -> Vec<String> {
+/// Returns the fields for a stream: a field without a stream name applies to all streams.
+fn fields_for_stream(stream: &str, fields: &[String]) -> Vec<String> {
     let own = fields
         .iter()
         .filter_map(|field| match field.split_once('.') {

@@ -1,4 +1,4 @@
-//! `rung pdpp ingest`: files of records, with a bar that moves, and from where it stopped.
+//! `rung pdpp ingest`: ingests files of records, with a progress bar, and resumes after an interruption.
 
 use std::fs::{self, File};
 use std::io::{
@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 
 use rung_fault::{Code, Fault};
 use rung_kv::Home;
-use rung_records::{Bearer, Ingest, Ingested, Records, Target};
+use rung_records::{Bearer, IngestReport, Ingestion, Records, StreamTarget, json_error_text};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use crate::cli::IngestArgs;
-use crate::exit::{Result, output};
+use crate::exit::{Result, output_error};
 use crate::settings::Settings;
 
-/// Bytes after which it is noted how far a file has come.
-const NOTE_BYTES: u64 = 8 * 1024 * 1024;
+/// Bytes between checkpoints of a file.
+const CHECKPOINT_BYTES: u64 = 8 * 1024 * 1024;
 
 pub(super) fn run(
     records: &Records,
@@ -31,20 +31,20 @@ pub(super) fn run(
     let notes = Home::open(settings.home()?)?.folder("ingest")?;
     let mut all = Vec::new();
     for file in &args.files {
-        let done = Taking {
+        let done = FileIngest {
             records,
             owner,
             args,
-            notes: &notes,
+            checkpoint_folder: &notes,
         }
-        .take(file);
-        all.extend(done.map_err(|fault| fault.at(&file.display().to_string()))?);
+        .ingest_file(file);
+        all.extend(done.map_err(|fault| fault.with_location(&file.display().to_string()))?);
     }
     let mut out = io::stdout().lock();
     if args.json {
-        writeln!(out, "{:#}", json!(all)).map_err(output)?;
+        writeln!(out, "{:#}", json!(all)).map_err(output_error)?;
     } else {
-        print(&all, &mut out).map_err(output)?;
+        print(&all, &mut out).map_err(output_error)?;
     }
     let rejected: u64 = all.iter().map(|done| done.records_rejected).sum();
     if rejected == 0 {
@@ -54,15 +54,15 @@ pub(super) fn run(
     let why = format!("{rejected} of {lines} lines were rejected");
     let fault = Fault::new(Code::InvalidArguments, why);
     Err(fault
-        .with_hint("the others were taken; correct these and ingest the file again")
+        .with_hint("the other lines were stored; correct these and ingest the file again")
         .into())
 }
 
-fn print(all: &[Ingested], out: &mut impl io::Write) -> io::Result<()> {
+fn print(all: &[IngestReport], out: &mut impl io::Write) -> io::Result<()> {
     for done in all {
         writeln!(
             out,
-            "{}: {} taken ({} unchanged), {} rejected, into {}",
+            "{}: {} accepted ({} unchanged), {} rejected, into {}",
             done.stream,
             done.records_accepted,
             done.records_unchanged,
@@ -72,16 +72,14 @@ fn print(all: &[Ingested], out: &mut impl io::Write) -> io::Result<()> {
         for rejection in done.rejections.iter().take(20) {
             writeln!(
                 out,
-                "  line {}: {}: {}",
-                rejection.input_index + 1,
-                rejection.code,
-                rejection.message
+                "  {}: {}: {}",
+                rejection.position, rejection.code, rejection.message
             )?;
         }
         if done.rejections.len() > 20 {
             writeln!(
                 out,
-                "  and {} more; --json names them all",
+                "  and {} more; --json lists all",
                 done.rejections.len() - 20
             )?;
         }
@@ -89,40 +87,40 @@ fn print(all: &[Ingested], out: &mut impl io::Write) -> io::Result<()> {
     Ok(())
 }
 
-/// How far a file has come.
+/// Checkpoint of a file.
 #[derive(Serialize, Deserialize, PartialEq, Eq)]
-struct Note {
-    /// The digest of what was taken.
+struct Checkpoint {
+    /// Digest of the last part of what was ingested.
     sha256: String,
     bytes: u64,
     lines: u64,
 }
 
-struct Taking<'a> {
+struct FileIngest<'a> {
     records: &'a Records,
     owner: &'a Bearer,
     args: &'a IngestArgs,
-    notes: &'a Path,
+    checkpoint_folder: &'a Path,
 }
 
-impl Taking<'_> {
-    fn take(&self, path: &Path) -> std::result::Result<Vec<Ingested>, Fault> {
+impl FileIngest<'_> {
+    fn ingest_file(&self, path: &Path) -> std::result::Result<Vec<IngestReport>, Fault> {
         if path.as_os_str() == "-" {
-            return self.lines(BufReader::new(io::stdin()), None, 0, 0);
+            return self.ingest_lines(BufReader::new(io::stdin()), None, 0, 0);
         }
-        let mut file = File::open(path).map_err(unreadable)?;
-        let size = file.metadata().map_err(unreadable)?.len();
+        let mut file = File::open(path).map_err(read_fault)?;
+        let size = file.metadata().map_err(read_fault)?.len();
         if is_list(&mut file)? {
-            return self.list(BufReader::new(file));
+            return self.ingest_list(BufReader::new(file));
         }
-        let note = self.note_of(path);
-        let from = resumed(&mut file, &note)?;
+        let note = self.checkpoint_path(path);
+        let from = read_checkpoint(&mut file, &note)?;
         if let Some(from) = &from {
-            eprintln!("going on after {} lines", from.lines);
+            eprintln!("resuming after {} lines", from.lines);
         }
         let (bytes, lines) = from.map_or((0, 0), |from| (from.bytes, from.lines));
-        file.seek(SeekFrom::Start(bytes)).map_err(unreadable)?;
-        let done = self.lines(
+        file.seek(SeekFrom::Start(bytes)).map_err(read_fault)?;
+        let done = self.ingest_lines(
             BufReader::with_capacity(1 << 20, file),
             Some((&note, path, size)),
             bytes,
@@ -132,66 +130,79 @@ impl Taking<'_> {
         Ok(done)
     }
 
-    /// A JSON list, which is read whole.
-    fn list(&self, file: impl io::Read) -> std::result::Result<Vec<Ingested>, Fault> {
+    /// Ingests a JSON list, which is read whole into memory.
+    fn ingest_list(&self, file: impl io::Read) -> std::result::Result<Vec<IngestReport>, Fault> {
         let all: Vec<Box<RawValue>> = serde_json::from_reader(file).map_err(|error| {
-            Fault::new(Code::InvalidArguments, format!("no list of JSON: {error}"))
+            let why = format!("the file is not a valid JSON list: {error}");
+            Fault::new(Code::InvalidArguments, why)
         })?;
         let mut text = Vec::new();
         for one in &all {
-            // Within texts a line's end is escaped, and between members it means nothing.
+            // Line feeds are escaped inside strings and insignificant elsewhere.
             let bytes = one.get().bytes();
             text.extend(bytes.map(|byte| if byte == b'\n' { b' ' } else { byte }));
             text.push(b'\n');
         }
-        self.lines(text.as_slice(), None, 0, 0)
+        self.ingest_units(text.as_slice(), None, 0, 0, "item")
     }
 
-    fn lines(
+    fn ingest_lines(
+        &self,
+        from: impl BufRead,
+        file: Option<(&Path, &Path, u64)>,
+        bytes: u64,
+        lines: u64,
+    ) -> std::result::Result<Vec<IngestReport>, Fault> {
+        self.ingest_units(from, file, bytes, lines, "line")
+    }
+
+    /// Ingests lines. `unit` is what each is in the file: a `line`, or an `item` of a list.
+    fn ingest_units(
         &self,
         mut from: impl BufRead,
         file: Option<(&Path, &Path, u64)>,
         mut bytes: u64,
         mut lines: u64,
-    ) -> std::result::Result<Vec<Ingested>, Fault> {
-        let mut streams: Vec<(String, Ingest<'_>)> = Vec::new();
-        let mut bar = Bar::new(file.map(|(_, _, size)| size));
+        unit: &'static str,
+    ) -> std::result::Result<Vec<IngestReport>, Fault> {
+        let mut streams: Vec<(String, Ingestion<'_>)> = Vec::new();
+        let mut bar = ProgressBar::new(file.map(|(_, _, size)| size));
         let (mut line, mut noted) = (Vec::new(), bytes);
         loop {
             line.clear();
-            if from.read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
+            if from.read_until(b'\n', &mut line).map_err(read_fault)? == 0 {
                 break;
             }
             bytes += line.len() as u64;
             lines += 1;
             let stream = match &self.args.stream {
                 Some(stream) => stream.clone(),
-                None => named(&line).ok_or_else(|| {
-                    let why = format!("line {lines} names no stream");
-                    Fault::new(Code::InvalidArguments, why)
-                        .with_hint("name one for all with --stream NAME")
-                })?,
+                None => parse_stream_name(&line, unit, lines)?,
             };
             let at = if let Some(at) = streams.iter().position(|(own, _)| *own == stream) {
                 at
             } else {
-                let target = Target {
+                let target = StreamTarget {
                     connector_id: self.args.connector.clone(),
                     connection_id: self.args.connection.clone(),
                     stream: stream.clone(),
                 };
-                streams.push((stream, self.records.ingest(self.owner, &target)?));
+                let mut ingest = self.records.ingest(self.owner, &target)?;
+                if unit == "item" {
+                    ingest.number_items();
+                }
+                streams.push((stream, ingest));
                 streams.len() - 1
             };
-            streams[at].1.push(&line)?;
-            bar.moved(bytes, lines);
+            streams[at].1.push_line(lines, &line)?;
+            bar.update(bytes, lines);
             if let Some((note, path, _)) = file
-                && bytes - noted >= NOTE_BYTES
+                && bytes - noted >= CHECKPOINT_BYTES
             {
                 for (_, ingest) in &mut streams {
                     ingest.flush()?;
                 }
-                self.write_note(note, path, bytes, lines);
+                self.write_checkpoint(note, path, bytes, lines);
                 noted = bytes;
             }
         }
@@ -199,12 +210,12 @@ impl Taking<'_> {
         for (_, ingest) in streams {
             done.push(ingest.finish()?);
         }
-        bar.end();
+        bar.finish();
         Ok(done)
     }
 
-    /// Where it is noted how far this file has come, to this place.
-    fn note_of(&self, path: &Path) -> PathBuf {
+    /// Returns the path of the checkpoint for this file and these targets.
+    fn checkpoint_path(&self, path: &Path) -> PathBuf {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let what = format!(
             "{}\n{}\n{:?}\n{:?}\n{}",
@@ -215,25 +226,25 @@ impl Taking<'_> {
             self.owner.subject_id()
         );
         let name = data_encoding::HEXLOWER.encode(&Sha256::digest(what.as_bytes())[..12]);
-        self.notes.join(format!("{name}.json"))
+        self.checkpoint_folder.join(format!("{name}.json"))
     }
 
-    fn write_note(&self, note: &Path, path: &Path, bytes: u64, lines: u64) {
+    fn write_checkpoint(&self, note: &Path, path: &Path, bytes: u64, lines: u64) {
         let sha256 = File::open(path)
             .ok()
-            .and_then(|mut file| digest(&mut file, bytes).ok());
+            .and_then(|mut file| tail_digest(&mut file, bytes).ok());
         let Some(sha256) = sha256 else {
             return;
         };
-        let text = json!(Note {
+        let text = json!(Checkpoint {
             sha256,
             bytes,
             lines
         })
         .to_string();
-        // Without a note it begins at the beginning, and finds everything unchanged.
+        // Without a checkpoint, ingestion restarts and finds the records unchanged.
         let write = || {
-            let mut aside = tempfile::NamedTempFile::new_in(self.notes)?;
+            let mut aside = tempfile::NamedTempFile::new_in(self.checkpoint_folder)?;
             aside.write_all(text.as_bytes())?;
             aside.persist(note)?;
             io::Result::Ok(())
@@ -242,83 +253,92 @@ impl Taking<'_> {
     }
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
-fn unreadable(error: io::Error) -> Fault {
+#[allow(clippy::needless_pass_by_value, reason = "map_err passes it by value")]
+fn read_fault(error: io::Error) -> Fault {
     Fault::new(Code::InvalidArguments, error.to_string())
 }
 
-/// How far it had come, if what was taken then still stands at the file's beginning.
-fn resumed(file: &mut File, note: &Path) -> std::result::Result<Option<Note>, Fault> {
+/// Reads the checkpoint of a file. Returns `None` if the ingested part of the file has changed.
+fn read_checkpoint(file: &mut File, note: &Path) -> std::result::Result<Option<Checkpoint>, Fault> {
     let known = fs::read(note)
         .ok()
-        .and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
+        .and_then(|bytes| serde_json::from_slice::<Checkpoint>(&bytes).ok());
     let Some(known) = known else {
         return Ok(None);
     };
-    file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-    let same = digest(file, known.bytes)? == known.sha256;
+    file.seek(SeekFrom::Start(0)).map_err(read_fault)?;
+    let same = tail_digest(file, known.bytes)? == known.sha256;
     Ok(Some(known).filter(|_| same))
 }
 
-/// A digest of the last part of what was taken: enough to tell that it is the same file.
-fn digest(file: &mut File, bytes: u64) -> std::result::Result<String, Fault> {
+/// Digests the last 64 KiB of the first `bytes`: enough to recognise the same file.
+fn tail_digest(file: &mut File, bytes: u64) -> std::result::Result<String, Fault> {
     const TAIL: u64 = 64 * 1024;
     file.seek(SeekFrom::Start(bytes.saturating_sub(TAIL)))
-        .map_err(unreadable)?;
+        .map_err(read_fault)?;
     let mut tail = Vec::new();
     file.take(TAIL.min(bytes))
         .read_to_end(&mut tail)
-        .map_err(unreadable)?;
+        .map_err(read_fault)?;
     Ok(data_encoding::HEXLOWER.encode(&Sha256::digest(&tail)))
 }
 
-/// Whether a file is one JSON list, and not lines.
+/// Returns true if a file is one JSON list rather than lines.
 fn is_list(file: &mut File) -> std::result::Result<bool, Fault> {
     let mut first = [0; 64];
-    let got = file.read(&mut first).map_err(unreadable)?;
-    file.seek(SeekFrom::Start(0)).map_err(unreadable)?;
+    let got = file.read(&mut first).map_err(read_fault)?;
+    file.seek(SeekFrom::Start(0)).map_err(read_fault)?;
     Ok(first[..got].trim_ascii_start().first() == Some(&b'['))
 }
 
-/// The stream that a line names.
-fn named(line: &[u8]) -> Option<String> {
+/// Returns the stream that a line names.
+fn parse_stream_name(line: &[u8], unit: &str, number: u64) -> std::result::Result<String, Fault> {
     #[derive(Deserialize)]
-    struct Named {
+    struct StreamLine {
         stream: String,
     }
-    serde_json::from_slice::<Named>(line)
-        .ok()
+    serde_json::from_slice::<StreamLine>(line)
         .map(|line| line.stream)
+        .map_err(|error| {
+            if !error.is_data() {
+                let why = json_error_text(&error, unit, number);
+                return Fault::new(Code::InvalidArguments, format!("invalid JSON: {why}"));
+            }
+            let why = format!("{unit} {number} names no stream");
+            Fault::new(Code::InvalidArguments, why).with_hint(
+                r#"name one stream for all lines with --stream NAME, or name it in each line: {"stream":"messages","key":"m1","data":{"id":"m1"}}"#,
+            )
+        })
 }
 
-/// A line on a terminal that says how far it is.
-struct Bar {
+/// A progress bar on the terminal.
+struct ProgressBar {
     size: Option<u64>,
-    began: Instant,
-    told: Option<Instant>,
-    shown: bool,
+    started: Instant,
+    last_update: Option<Instant>,
+    is_terminal: bool,
 }
 
-impl Bar {
+impl ProgressBar {
     fn new(size: Option<u64>) -> Self {
         Self {
             size,
-            began: Instant::now(),
-            told: None,
-            shown: io::stderr().is_terminal(),
+            started: Instant::now(),
+            last_update: None,
+            is_terminal: io::stderr().is_terminal(),
         }
     }
 
-    fn moved(&mut self, bytes: u64, lines: u64) {
+    fn update(&mut self, bytes: u64, lines: u64) {
         let due = self
-            .told
+            .last_update
             .is_none_or(|told| told.elapsed() > Duration::from_millis(200));
-        if !self.shown || !due {
+        if !self.is_terminal || !due {
             return;
         }
-        self.told = Some(Instant::now());
+        self.last_update = Some(Instant::now());
         #[allow(clippy::cast_precision_loss)]
-        let rate = lines as f64 / self.began.elapsed().as_secs_f64().max(0.001);
+        let rate = lines as f64 / self.started.elapsed().as_secs_f64().max(0.001);
         let part = self.size.map_or_else(String::new, |size| {
             let part = (bytes * 30 / size.max(1)).min(30) as usize;
             format!(
@@ -331,8 +351,8 @@ impl Bar {
         eprint!("\r{part}{lines} lines, {rate:.0}/s  ");
     }
 
-    fn end(&self) {
-        if self.shown && self.told.is_some() {
+    fn finish(&self) {
+        if self.is_terminal && self.last_update.is_some() {
             eprintln!();
         }
     }

@@ -1,4 +1,4 @@
-//! `rung pdpp`: one file a command.
+//! `rung pdpp`, one file per command.
 
 mod connect;
 mod connections;
@@ -15,42 +15,42 @@ use rung_fault::{Code, Fault};
 use rung_records::{Bearer, Records};
 use serde_json::json;
 
-use crate::cli::{OwnCommand, PdppCommand};
-use crate::exit::{Result, output};
-use crate::offer::now_ms;
-use crate::settings::{Settings, visible};
-use crate::table::table;
+use crate::cli::{OwnerCommand, PdppCommand};
+use crate::exit::{Result, output_error};
+use crate::server_config::now_ms;
+use crate::settings::{Settings, escape_for_terminal};
+use crate::table::format_table;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 pub(super) fn run(command: PdppCommand, settings: impl FnOnce() -> Result<Settings>) -> Result {
     match command {
         PdppCommand::Mcp(args) => mcp::run(&args, settings),
-        // What is somebody else's needs nothing of ours.
-        PdppCommand::Theirs(command) => connect::run(command),
-        PdppCommand::Own(command) => own(command, &settings()?),
+        // Reading from a provider needs no settings.
+        PdppCommand::Provider(command) => connect::run(command),
+        PdppCommand::Owner(command) => run_owner_command(command, &settings()?),
     }
 }
 
-fn own(command: OwnCommand, settings: &Settings) -> Result {
+fn run_owner_command(command: OwnerCommand, settings: &Settings) -> Result {
     let records = crate::records::open(settings)?;
-    let owner = crate::records::owner(&records)?;
+    let owner = crate::records::local_owner(&records)?;
     match command {
-        OwnCommand::Register { files } => register::run(&records, &files),
-        OwnCommand::Connections(command) => connections::run(&records, &owner, command),
-        OwnCommand::Ingest(args) => ingest::run(&records, &owner, &args, settings),
-        OwnCommand::Grant(command) => grant::run(&records, &owner, command, settings),
-        OwnCommand::OwnerToken {
+        OwnerCommand::Register { files } => register::run(&records, &files),
+        OwnerCommand::Connections(command) => connections::run(&records, &owner, command),
+        OwnerCommand::Ingest(args) => ingest::run(&records, &owner, &args, settings),
+        OwnerCommand::Grant(command) => grant::run(&records, &owner, command, settings),
+        OwnerCommand::OwnerToken {
             name,
             days,
             subject,
         } => {
             let token = records
-                .owner_token(&subject, &name, ends(days))
+                .issue_owner_token(&subject, &name, expires_ms(days))
                 .map_err(Fault::from)?;
-            shown_once(token.expose(), "the owner")
+            print_token_once(token.expose(), "the owner")
         }
-        OwnCommand::Password { stdin } => {
+        OwnerCommand::Password { stdin } => {
             let password = if stdin {
                 crate::password::from_stdin()?
             } else {
@@ -60,31 +60,34 @@ fn own(command: OwnCommand, settings: &Settings) -> Result {
                 .set_password(&owner, &password)
                 .map_err(Fault::from)?;
             if !stdin {
-                writeln!(io::stdout().lock(), "{password}").map_err(output)?;
-                eprintln!("shown once: the owner signs in with it");
+                writeln!(io::stdout().lock(), "{password}").map_err(output_error)?;
+                eprintln!("shown once: the owner signs in with this password");
             }
-            eprintln!("set for the data in {}", settings.home()?.display());
+            eprintln!(
+                "the password is set for the data in {}",
+                settings.home()?.display()
+            );
             Ok(())
         }
-        OwnCommand::ResourceServer { name } => {
+        OwnerCommand::ResourceServer { name } => {
             let token = records
-                .resource_server(&owner, &name)
+                .issue_resource_server_secret(&owner, &name)
                 .map_err(Fault::from)?;
-            writeln!(io::stdout().lock(), "{name}:{}", token.expose()).map_err(output)?;
+            writeln!(io::stdout().lock(), "{name}:{}", token.expose()).map_err(output_error)?;
             eprintln!("shown once: the resource server reads it with --as-credentials-file");
             Ok(())
         }
-        OwnCommand::Keep {
+        OwnerCommand::Keep {
             connection,
             stream,
             days,
         } => {
             let keep_s = days.map(|days| i64::from(days) * DAY_MS / 1_000);
             Ok(records
-                .keep_for(&owner, &connection, &stream, keep_s)
+                .set_retention(&owner, &connection, &stream, keep_s)
                 .map_err(Fault::from)?)
         }
-        OwnCommand::Erase {
+        OwnerCommand::Erase {
             connection,
             subject,
             yes,
@@ -95,24 +98,24 @@ fn own(command: OwnCommand, settings: &Settings) -> Result {
             subject.as_deref(),
             yes,
         ),
-        OwnCommand::Disclosures { limit, json } => {
+        OwnerCommand::Disclosures { limit, json } => {
             disclosures(&records, &owner, limit, json, settings)
         }
     }
 }
 
-/// When something ends that lasts some days.
-fn ends(days: Option<u32>) -> Option<i64> {
+/// Returns the expiry, in milliseconds since 1970, of something that lasts `days`.
+fn expires_ms(days: Option<u32>) -> Option<i64> {
     let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
     days.map(|days| now.saturating_add(i64::from(days) * DAY_MS))
 }
 
-/// The one time that a token is shown.
-fn shown_once(token: &str, whose: &str) -> Result {
-    writeln!(io::stdout().lock(), "{token}").map_err(output)?;
+/// Prints a new token, which cannot be printed again.
+fn print_token_once(token: &str, whose: &str) -> Result {
+    writeln!(io::stdout().lock(), "{token}").map_err(output_error)?;
     eprintln!(
         "shown once: give it to {} as Authorization: Bearer …",
-        visible(whose)
+        escape_for_terminal(whose)
     );
     Ok(())
 }
@@ -126,9 +129,9 @@ fn erase(
 ) -> Result {
     if !yes {
         let what = connection.or(subject).unwrap_or_default();
-        let why = format!("everything of {what} would be erased, and cannot be had back");
+        let why = format!("this erases all data of {what} permanently");
         return Err(Fault::new(Code::InvalidArguments, why)
-            .with_hint("say --yes if that is meant")
+            .with_hint("add --yes to confirm")
             .into());
     }
     let erased = match (connection, subject) {
@@ -154,22 +157,22 @@ fn disclosures(
     json: bool,
     settings: &Settings,
 ) -> Result {
-    // What a server has not brought over yet counts as well.
+    // Include entries that a running server has not flushed yet.
     crate::records::journal(settings)?
-        .settle(records)
+        .flush(records)
         .map_err(Fault::from)?;
     let all = records
         .disclosures(owner, i64::from(limit))
         .map_err(Fault::from)?;
     let mut out = io::stdout().lock();
     if json {
-        return writeln!(out, "{:#}", json!(all)).map_err(output);
+        return writeln!(out, "{:#}", json!(all)).map_err(output_error);
     }
-    let heading = ["when", "client", "grant", "request", "stream", "records"];
+    let heading = ["WHEN", "CLIENT", "GRANT", "REQUEST", "STREAM", "RECORDS"];
     let mut rows: Vec<Vec<String>> = Vec::new();
     for one in &all {
         rows.push(vec![
-            super::time(u64::try_from(one.at_ms).unwrap_or(0)),
+            super::format_time(u64::try_from(one.at_ms).unwrap_or(0)),
             one.client.clone(),
             one.grant_id.clone().unwrap_or_else(|| "owner".to_owned()),
             one.request.clone(),
@@ -177,5 +180,5 @@ fn disclosures(
             one.records.to_string(),
         ]);
     }
-    write!(out, "{}", table(&heading, &rows)).map_err(output)
+    write!(out, "{}", format_table(&heading, &rows)).map_err(output_error)
 }

@@ -1,9 +1,9 @@
-//! `rung pdpp register`
+//! `rung pdpp register`.
 
 use std::path::PathBuf;
 
 use rung_fault::{Code, Fault};
-use rung_records::{Progress, Records};
+use rung_records::{BuildProgress, Records};
 
 use crate::exit::Result;
 
@@ -13,23 +13,23 @@ pub(super) fn run(records: &Records, files: &[PathBuf]) -> Result {
             |why: String| Fault::new(Code::InvalidArguments, format!("{}: {why}", file.display()));
         let body = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
         let body =
-            serde_json::from_slice(&body).map_err(|error| wrong(format!("no JSON: {error}")))?;
+            serde_json::from_slice(&body).map_err(|error| wrong(format!("not JSON: {error}")))?;
         let declared = records
-            .register(body)
-            .map_err(|error| Fault::from(error).at(&file.display().to_string()))?;
+            .register_source(body)
+            .map_err(|error| Fault::from(error).with_location(&file.display().to_string()))?;
         eprintln!(
             "registered {} with {} streams",
             declared.connector,
             declared.streams.len()
         );
     }
-    let told = |progress: &Progress| {
-        let part = progress.done * 100 / progress.of.max(1);
+    let told = |progress: &BuildProgress| {
+        let part = progress.done * 100 / progress.total.max(1);
         eprintln!(
             "building {} of {}: {part} %",
             progress.stream, progress.connection
         );
     };
-    records.tend(&told).map_err(Fault::from)?;
+    records.maintenance(&told).map_err(Fault::from)?;
     Ok(())
 }

@@ -1,38 +1,38 @@
-//! Agents that read personal data through the six tools: over two pipes against any provider, and over HTTP at our own.
+//! Agents that read personal data through the six tools: over stdio against any provider, and over HTTP at Rung itself.
 
-mod cuts;
-pub(crate) mod fake;
-mod hits;
-mod hostile;
-mod ladder;
-mod never_fewer;
-mod odd;
-mod package;
-mod process;
+mod adapter_process;
+mod content_ladder;
+pub(crate) mod fake_provider;
+mod grant_package;
+mod hostile_providers;
+mod larger_limits;
+mod reply_sizes;
 mod scenarios;
-mod sizes;
+mod search_hits;
+mod truncation;
+mod unusual_values;
 
 use serde_json::{Value, json};
 
-use crate::http::{Server, modern};
+use crate::http::{ServerProcess, modern_request};
 use crate::sandbox::Sandbox;
-use crate::stdio::Stdio;
+use crate::stdio::StdioClient;
 
-/// An agent, by whichever way it comes.
+/// An agent, connected over stdio or HTTP.
 pub(crate) enum Agent<'s> {
-    Pipes(Stdio),
-    Http(&'s Server, String),
+    Stdio(StdioClient),
+    Http(&'s ServerProcess, String),
 }
 
-/// What a call gave.
-pub(crate) struct Given {
+/// The reply to one tool call.
+pub(crate) struct ToolReply {
     pub(crate) result: Value,
-    /// Bytes of the whole message.
+    /// The size of the whole message.
     pub(crate) bytes: usize,
 }
 
-/// A credential for a provider, where the adapter looks for it.
-pub(crate) fn keep(sandbox: &Sandbox, address: &str, credential: &Value) {
+/// Writes a credential for the provider where the adapter looks for it.
+pub(crate) fn write_credential(sandbox: &Sandbox, address: &str, credential: &Value) {
     let file = address.replace(':', "_");
     let kept = json!({"credential": credential});
     sandbox.write(
@@ -41,14 +41,14 @@ pub(crate) fn keep(sandbox: &Sandbox, address: &str, credential: &Value) {
     );
 }
 
-/// The adapter, with a token for the provider at this address.
-pub(crate) fn adapter(
+/// Starts the adapter with a token for the provider at this address.
+pub(crate) fn start_adapter(
     sandbox: &Sandbox,
     address: &str,
     token: &str,
     flags: &[&str],
 ) -> Agent<'static> {
-    keep(
+    write_credential(
         sandbox,
         address,
         &json!({"access_token": token, "pdpp_token_kind": "client"}),
@@ -59,27 +59,27 @@ pub(crate) fn adapter(
         .args(["pdpp", "mcp", "--provider-url", &url])
         .args(flags)
         .stderr(std::process::Stdio::null());
-    let mut stdio = Stdio::of(&mut command);
+    let mut stdio = StdioClient::spawn(&mut command);
     stdio.initialize("2025-11-25", &json!({}));
-    Agent::Pipes(stdio)
+    Agent::Stdio(stdio)
 }
 
 impl<'s> Agent<'s> {
-    pub(crate) fn hosted(server: &'s Server, token: &str) -> Self {
+    pub(crate) fn over_http(server: &'s ServerProcess, token: &str) -> Self {
         Agent::Http(server, token.to_owned())
     }
 
-    /// Asks, and gives the whole answer.
-    pub(crate) fn ask(&mut self, method: &str, params: Value) -> (Value, usize) {
+    /// Sends a request. Returns the whole reply and its size in bytes.
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> (Value, usize) {
         match self {
-            Self::Pipes(stdio) => {
-                stdio.begin(method, &params);
-                let line = stdio.line().expect("an answer");
+            Self::Stdio(stdio) => {
+                stdio.send_request(method, &params);
+                let line = stdio.next_line().expect("an answer");
                 (serde_json::from_str(&line).unwrap(), line.len())
             }
             Self::Http(server, token) => {
-                let request = modern(7, method, params).bearer(token);
-                let reply = server.post(request);
+                let request = modern_request(7, method, params).bearer(token);
+                let reply = server.fetch(request);
                 assert_eq!(reply.status, 200, "{}", reply.text());
                 (reply.json(), reply.bytes().len())
             }
@@ -90,24 +90,25 @@ impl<'s> Agent<'s> {
         clippy::needless_pass_by_value,
         reason = "it is built where it is called"
     )]
-    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Given {
-        let (answer, bytes) = self.ask("tools/call", json!({"name": tool, "arguments": arguments}));
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> ToolReply {
+        let (answer, bytes) =
+            self.request("tools/call", json!({"name": tool, "arguments": arguments}));
         assert!(answer["result"].is_object(), "{answer}");
-        Given {
+        ToolReply {
             result: answer["result"].clone(),
             bytes,
         }
     }
 
-    /// Calls, and expects an answer.
-    pub(crate) fn ok(&mut self, tool: &str, arguments: Value) -> Given {
+    /// Calls a tool and expects success.
+    pub(crate) fn call_ok(&mut self, tool: &str, arguments: Value) -> ToolReply {
         let given = self.call(tool, arguments);
         assert_ne!(given.result["isError"], true, "{}", given.text());
         given
     }
 
-    /// Calls, and expects a refusal: its error.
-    pub(crate) fn refused(&mut self, tool: &str, arguments: Value) -> Value {
+    /// Calls a tool, expects an error, and returns it.
+    pub(crate) fn call_error(&mut self, tool: &str, arguments: Value) -> Value {
         let given = self.call(tool, arguments);
         assert_eq!(given.result["isError"], true, "{}", given.result);
         let error = given.structured()["error"].clone();
@@ -116,17 +117,17 @@ impl<'s> Agent<'s> {
         error
     }
 
-    pub(crate) fn tools(&mut self) -> Vec<Value> {
-        let (answer, _) = self.ask("tools/list", json!({}));
+    pub(crate) fn list_tools(&mut self) -> Vec<Value> {
+        let (answer, _) = self.request("tools/list", json!({}));
         answer["result"]["tools"].as_array().unwrap().clone()
     }
 
-    pub(crate) fn read(&mut self, uri: &str) -> Value {
-        self.ask("resources/read", json!({"uri": uri})).0
+    pub(crate) fn read_resource(&mut self, uri: &str) -> Value {
+        self.request("resources/read", json!({"uri": uri})).0
     }
 }
 
-impl Given {
+impl ToolReply {
     pub(crate) fn text(&self) -> &str {
         self.result["content"][0]["text"]
             .as_str()
@@ -137,7 +138,7 @@ impl Given {
         &self.result["structuredContent"]
     }
 
-    pub(crate) fn links(&self) -> Vec<String> {
+    pub(crate) fn resource_links(&self) -> Vec<String> {
         let blocks = self.result["content"].as_array().unwrap().iter();
         let links = blocks.filter(|block| block["type"] == "resource_link");
         links

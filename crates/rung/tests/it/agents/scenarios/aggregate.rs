@@ -1,39 +1,39 @@
-//! `aggregate`, in numbers and in words.
+//! `aggregate`: structured results and text.
 
 use serde_json::json;
 
-use super::there;
+use super::start_reference_adapter;
 
 #[test]
 fn aggregate_accepts_the_same_typed_filter() {
-    let (_sandbox, provider, mut agent) = there(&[]);
-    agent.ok("aggregate", json!({"stream": "orders", "metric": "count", "filter": {"status": "open", "at": {"gte": "2026"}}}));
-    let asked = provider.last();
+    let (_sandbox, provider, mut agent) = start_reference_adapter(&[]);
+    agent.call_ok("aggregate", json!({"stream": "orders", "metric": "count", "filter": {"status": "open", "at": {"gte": "2026"}}}));
+    let asked = provider.last_request();
     assert!(
-        asked.has("filter[status]", "open")
-            && asked.has("filter[at][gte]", "2026")
-            && asked.has("metric", "count")
+        asked.has_param("filter[status]", "open")
+            && asked.has_param("filter[at][gte]", "2026")
+            && asked.has_param("metric", "count")
     );
-    let before = provider.asked().len();
-    let error = agent.refused(
+    let before = provider.requests().len();
+    let error = agent.call_error(
         "aggregate",
         json!({"stream": "orders", "metric": "count", "filter": "status=open"}),
     );
     assert!(error["message"].as_str().unwrap().contains("validation"));
     assert_eq!(
-        agent.refused(
+        agent.call_error(
             "aggregate",
             json!({"stream": "orders", "metric": "count", "filter": {}})
         )["code"],
         "invalid_filter"
     );
-    assert_eq!(provider.asked().len(), before);
+    assert_eq!(provider.requests().len(), before);
 }
 
 #[test]
 fn scalar_aggregate_surfaces_the_number_in_text() {
-    let (_sandbox, _provider, mut agent) = there(&[]);
-    let given = agent.ok("aggregate", json!({"stream": "orders", "metric": "count"}));
+    let (_sandbox, _provider, mut agent) = start_reference_adapter(&[]);
+    let given = agent.call_ok("aggregate", json!({"stream": "orders", "metric": "count"}));
     assert_eq!(
         given.text(),
         "count(orders) = 5. canonical envelope in structuredContent.data"
@@ -43,8 +43,8 @@ fn scalar_aggregate_surfaces_the_number_in_text() {
 
 #[test]
 fn grouped_aggregate_previews_buckets_in_text() {
-    let (_sandbox, _provider, mut agent) = there(&[]);
-    let given = agent.ok(
+    let (_sandbox, _provider, mut agent) = start_reference_adapter(&[]);
+    let given = agent.call_ok(
         "aggregate",
         json!({"stream": "orders", "metric": "count", "group_by": "status"}),
     );
@@ -66,8 +66,8 @@ fn grouped_aggregate_previews_buckets_in_text() {
 
 #[test]
 fn aggregate_description_mentions_other_count() {
-    let (_sandbox, _provider, mut agent) = there(&[]);
-    let tools = agent.tools();
+    let (_sandbox, _provider, mut agent) = start_reference_adapter(&[]);
+    let tools = agent.list_tools();
     let told = tools[2]["description"].as_str().unwrap();
     for word in [
         "other_count",
@@ -82,8 +82,8 @@ fn aggregate_description_mentions_other_count() {
 
 #[test]
 fn aggregate_text_summary_includes_other_count_when_present() {
-    let (_sandbox, _provider, mut agent) = there(&[]);
-    let given = agent.ok(
+    let (_sandbox, _provider, mut agent) = start_reference_adapter(&[]);
+    let given = agent.call_ok(
         "aggregate",
         json!({"stream": "orders", "metric": "count", "group_by": "status"}),
     );

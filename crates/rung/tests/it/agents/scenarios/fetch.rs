@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::super::adapter;
-use super::super::fake::Provider;
-use super::{TOKEN, there};
+use super::super::fake_provider::FakeProvider;
+use super::super::start_adapter;
+use super::{TOKEN, start_reference_adapter};
 use crate::sandbox::Sandbox;
 
 #[test]
 fn client_fetches_a_search_result() {
-    let (_sandbox, provider, mut agent) = there(&[]);
-    let given = agent.ok("fetch", json!({"id": "cin_a/messages:m-1"}));
-    assert!(provider.last().has("connection_id", "cin_a"));
+    let (_sandbox, provider, mut agent) = start_reference_adapter(&[]);
+    let given = agent.call_ok("fetch", json!({"id": "cin_a/messages:m-1"}));
+    assert!(provider.last_request().has_param("connection_id", "cin_a"));
     let document = given.structured();
     let members: Vec<&String> = document.as_object().unwrap().keys().collect();
     assert_eq!(members, ["id", "title", "text", "url", "metadata"]);
@@ -23,8 +23,8 @@ fn client_fetches_a_search_result() {
 
 #[test]
 fn fetch_surfaces_the_fetched_document_in_text() {
-    let (_sandbox, _provider, mut agent) = there(&[]);
-    let given = agent.ok("fetch", json!({"id": "cin_a/messages:m-1"}));
+    let (_sandbox, _provider, mut agent) = start_reference_adapter(&[]);
+    let given = agent.call_ok("fetch", json!({"id": "cin_a/messages:m-1"}));
     let words: Value = serde_json::from_str(given.text()).unwrap();
     assert_eq!(words["id"], "cin_a/messages:m-1");
     assert_eq!(words["title"], "Invoice");
@@ -39,8 +39,8 @@ fn fetch_surfaces_the_fetched_document_in_text() {
 #[test]
 fn fetch_understands_canonical_record_wrappers() {
     let sandbox = Sandbox::new();
-    let provider = Provider::of(|asked| {
-        let data = if asked.names("fields") {
+    let provider = FakeProvider::with_json(|asked| {
+        let data = if asked.has_param_named("fields") {
             json!({"amount": 3})
         } else {
             json!({"subject": "Rent", "body": "It is due.", "secret": "hush", "amount": 3})
@@ -50,8 +50,8 @@ fn fetch_understands_canonical_record_wrappers() {
             json!({"object": "record", "id": "m-1", "stream": "mail", "connection_id": "cin_a", "data": data}),
         )
     });
-    let mut agent = adapter(&sandbox, &provider.address, TOKEN, &[]);
-    let given = agent.ok("fetch", json!({"id": "cin_a/mail:m-1"}));
+    let mut agent = start_adapter(&sandbox, &provider.address, TOKEN, &[]);
+    let given = agent.call_ok("fetch", json!({"id": "cin_a/mail:m-1"}));
     assert_eq!(
         (
             given.structured()["title"].as_str(),
@@ -59,8 +59,8 @@ fn fetch_understands_canonical_record_wrappers() {
         ),
         (Some("Rent"), Some("It is due."))
     );
-    // What was not asked for is nowhere.
-    let given = agent.ok(
+    // Fields that were not requested appear nowhere.
+    let given = agent.call_ok(
         "fetch",
         json!({"id": "cin_a/mail:m-1", "fields": ["amount"]}),
     );

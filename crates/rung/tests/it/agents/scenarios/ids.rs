@@ -1,16 +1,16 @@
-//! Ids that lead back to their record from anywhere.
+//! Self-contained ids: each identifies its record on its own.
 
 use serde_json::{Value, json};
 
 use super::super::Agent;
-use super::{hosted, reference, there};
+use super::{reference_response, start_mail_server, start_reference_adapter};
 
 #[test]
 fn multi_source_search_returns_self_contained_ids() {
-    let data = hosted(&[]);
-    let token = data.grant(&[]);
-    let given =
-        Agent::hosted(&data.server, &token).ok("search", json!({"q": "apple", "limit": 20}));
+    let data = start_mail_server(&[]);
+    let token = data.issue_grant(&[]);
+    let given = Agent::over_http(&data.server, &token)
+        .call_ok("search", json!({"q": "apple", "limit": 20}));
     let results = given.structured()["results"].as_array().unwrap();
     for connection in ["home", "work"] {
         assert!(results.iter().any(|hit| hit["connection_id"] == connection));
@@ -30,11 +30,11 @@ fn multi_source_search_returns_self_contained_ids() {
 
 #[test]
 fn single_handle_search_to_fetch_journey_on_a_multi_source_grant() {
-    let data = hosted(&[]);
-    let token = data.grant(&[]);
-    let mut agent = Agent::hosted(&data.server, &token);
-    // This one is in both sources.
-    let given = agent.ok(
+    let data = start_mail_server(&[]);
+    let token = data.issue_grant(&[]);
+    let mut agent = Agent::over_http(&data.server, &token);
+    // This record is in both connections.
+    let given = agent.call_ok(
         "search",
         json!({"q": "\"apple number 5\" number 5", "limit": 5}),
     );
@@ -48,19 +48,19 @@ fn single_handle_search_to_fetch_journey_on_a_multi_source_grant() {
         .unwrap()
         .to_owned();
     assert!(id.ends_with("/messages:m5"), "{}", given.text());
-    let document = agent.ok("fetch", json!({"id": id}));
+    let document = agent.call_ok("fetch", json!({"id": id}));
     assert_eq!(document.structured()["id"], id);
     assert_eq!(document.structured()["text"], "apple number 5");
 }
 
 #[test]
 fn legacy_id_semantics_are_preserved() {
-    let (_sandbox, provider, mut agent) = there(&[]);
-    let error = agent.refused("fetch", json!({"id": "messages:m-1"}));
-    assert!(!provider.last().names("connection_id"));
+    let (_sandbox, provider, mut agent) = start_reference_adapter(&[]);
+    let error = agent.call_error("fetch", json!({"id": "messages:m-1"}));
+    assert!(!provider.last_request().has_param_named("connection_id"));
     assert_eq!(
         error,
-        reference(&provider.last()).1["error"]
+        reference_response(&provider.last_request()).1["error"]
             .as_object()
             .map(|error| {
                 let mut error = error.clone();
@@ -70,15 +70,16 @@ fn legacy_id_semantics_are_preserved() {
             .unwrap(),
         "the provider's words, untouched"
     );
-    let given = agent.ok(
+    let given = agent.call_ok(
         "fetch",
         json!({"id": "messages:m-1", "connection_id": "cin_a"}),
     );
-    assert!(provider.last().has("connection_id", "cin_a"));
+    assert!(provider.last_request().has_param("connection_id", "cin_a"));
     assert_eq!(given.structured()["id"], "messages:m-1");
-    let data = hosted(&[]);
-    let token = data.grant(&[]);
-    let error = Agent::hosted(&data.server, &token).refused("fetch", json!({"id": "messages:m5"}));
+    let data = start_mail_server(&[]);
+    let token = data.issue_grant(&[]);
+    let error =
+        Agent::over_http(&data.server, &token).call_error("fetch", json!({"id": "messages:m5"}));
     assert_eq!(error["code"], "ambiguous_connection");
     assert_eq!(error["available_connections"].as_array().unwrap().len(), 2);
     assert_eq!(error["retry_with"], "connection_id");
@@ -86,16 +87,16 @@ fn legacy_id_semantics_are_preserved() {
 
 #[test]
 fn conflicting_connection_handles_are_rejected() {
-    let (_sandbox, provider, mut agent) = there(&[]);
-    let error = agent.refused(
+    let (_sandbox, provider, mut agent) = start_reference_adapter(&[]);
+    let error = agent.call_error(
         "fetch",
         json!({"id": "cin_a/messages:m-1", "connection_id": "cin_b"}),
     );
     assert_eq!(error["code"], "conflicting_connection_id");
     let told = error["message"].as_str().unwrap();
     assert!(told.contains("cin_a") && told.contains("cin_b"), "{told}");
-    assert!(provider.asked().is_empty());
-    agent.ok(
+    assert!(provider.requests().is_empty());
+    agent.call_ok(
         "fetch",
         json!({"id": "cin_a/messages:m-1", "connection_id": "cin_a"}),
     );
@@ -103,7 +104,7 @@ fn conflicting_connection_handles_are_rejected() {
 
 #[test]
 fn malformed_self_contained_ids_are_rejected_before_the_rs() {
-    let (_sandbox, provider, mut agent) = there(&[]);
+    let (_sandbox, provider, mut agent) = start_reference_adapter(&[]);
     for id in [
         "cin/orders",
         "cin/",
@@ -125,7 +126,7 @@ fn malformed_self_contained_ids_are_rejected_before_the_rs() {
             ("fetch", json!({"id": id})),
             ("read_record_field", json!({"id": id, "field_path": "text"})),
         ] {
-            let error = agent.refused(tool, arguments);
+            let error = agent.call_error(tool, arguments);
             assert_eq!(
                 (error["type"].as_str(), error["code"].as_str()),
                 (Some("adapter_error"), Some("invalid_record_identity")),
@@ -133,5 +134,5 @@ fn malformed_self_contained_ids_are_rejected_before_the_rs() {
             );
         }
     }
-    assert!(provider.asked().is_empty());
+    assert!(provider.requests().is_empty());
 }

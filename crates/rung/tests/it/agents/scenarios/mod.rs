@@ -1,4 +1,4 @@
-//! Every scenario of the adapter's specification, by its name.
+//! Every scenario of the adapter's specification, under its own name.
 
 mod aggregate;
 mod fetch;
@@ -12,18 +12,18 @@ mod tools;
 
 use serde_json::{Value, json};
 
-use super::fake::Provider;
-use super::{Agent, adapter};
-use crate::personal_data::{Data, message};
+use super::fake_provider::FakeProvider;
+use super::{Agent, start_adapter};
+use crate::personal_data::{PersonalDataFixture, message_line};
 use crate::sandbox::Sandbox;
 
 const TOKEN: &str = "a-scoped-token-of-some-length";
 
-/// What a provider of the public reference says, as far as the tools ask.
-fn reference(asked: &super::fake::Asked) -> (u16, Value) {
+/// The responses of the public reference provider, as far as the tools need them.
+fn reference_response(asked: &super::fake_provider::RecordedRequest) -> (u16, Value) {
     let list = |data: Value| json!({"object": "list", "data": data, "has_more": false, "url": asked.path(), "meta": {"warnings": []}});
     match asked.path() {
-        "/v1/schema" if asked.has("detail", "full") => (
+        "/v1/schema" if asked.has_param("detail", "full") => (
             200,
             json!({"object": "schema", "connectors": [{"connector_key": "slack",
             "streams": [{"name": "messages", "schema": {"type": "object", "description": "everything"}}]}], "streams": [{"name": "messages"}]}),
@@ -41,7 +41,7 @@ fn reference(asked: &super::fake::Asked) -> (u16, Value) {
                 json!([{"name": "messages", "connection_id": "cin_a", "connector_key": "slack", "display_name": "Work", "record_count": 2}]),
             ),
         ),
-        "/v1/streams/orders/aggregate" if asked.names("group_by") => (
+        "/v1/streams/orders/aggregate" if asked.has_param_named("group_by") => (
             200,
             json!({"object": "aggregation", "stream": "orders", "metric": "count",
             "groups": [{"key": "open", "count": 4}, {"key": "done", "count": 2}], "other_count": 9}),
@@ -59,7 +59,7 @@ fn reference(asked: &super::fake::Asked) -> (u16, Value) {
                 {"object": "search_result", "stream": "messages", "record_key": "m-1", "connector_id": "slack", "connection_id": "cin_b", "display_name": "Home"},
             ])),
         ),
-        "/v1/streams/messages/records/m-1" if !asked.names("connection_id") => (
+        "/v1/streams/messages/records/m-1" if !asked.has_param_named("connection_id") => (
             409,
             json!({"error": {"type": "api_error", "code": "ambiguous_connection",
             "message": "several", "available_connections": [{"connection_id": "cin_a"}, {"connection_id": "cin_b"}], "retry_with": "connection_id"}}),
@@ -84,21 +84,21 @@ fn reference(asked: &super::fake::Asked) -> (u16, Value) {
     }
 }
 
-/// A sandbox, a provider and an agent of it.
-fn there(flags: &[&str]) -> (Sandbox, Provider, Agent<'static>) {
+/// Starts the adapter against the reference provider.
+fn start_reference_adapter(flags: &[&str]) -> (Sandbox, FakeProvider, Agent<'static>) {
     let sandbox = Sandbox::new();
-    let provider = Provider::of(reference);
-    let agent = adapter(&sandbox, &provider.address, TOKEN, flags);
+    let provider = FakeProvider::with_json(reference_response);
+    let agent = start_adapter(&sandbox, &provider.address, TOKEN, flags);
     (sandbox, provider, agent)
 }
 
-/// Our own server with mail in two connections.
-fn hosted(flags: &[&str]) -> Data {
-    let data = Data::start(flags);
+/// Starts Rung with mail in two connections.
+fn start_mail_server(flags: &[&str]) -> PersonalDataFixture {
+    let data = PersonalDataFixture::start(flags);
     for id in ["home", "work"] {
-        data.connection(id);
+        data.create_connection(id);
     }
-    let lines: Vec<Value> = (0..10).map(message).collect();
+    let lines: Vec<Value> = (0..10).map(message_line).collect();
     data.ingest("messages", "home", &lines[..6]);
     data.ingest("messages", "work", &lines[4..]);
     data.ingest(

@@ -1,18 +1,18 @@
-//! The same tools at our own server, and who is let in.
+//! The same tools over HTTP at Rung, and who is authorized.
 
 use serde_json::json;
 
-use super::hosted;
-use crate::http::{Request, legacy};
+use super::start_mail_server;
+use crate::http::{HttpRequest, legacy_request};
 
 #[test]
 fn mcp_client_initializes_over_http() {
-    let data = hosted(&[]);
-    let token = data.grant(&[]);
+    let data = start_mail_server(&[]);
+    let token = data.issue_grant(&[]);
     let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}});
     let reply = data
         .server
-        .post(legacy(1, "initialize", params).bearer(&token));
+        .fetch(legacy_request(1, "initialize", params).bearer(&token));
     assert_eq!(reply.status, 200);
     assert_eq!(
         reply.header("mcp-session-id"),
@@ -31,11 +31,11 @@ fn mcp_client_initializes_over_http() {
     ] {
         assert!(instructions[..512].contains(told), "{told}");
     }
-    // No session, in either era.
-    let called = data.server.post(
-        legacy(2, "tools/list", json!({}))
+    // No session is needed, legacy or modern.
+    let called = data.server.fetch(
+        legacy_request(2, "tools/list", json!({}))
             .bearer(&token)
-            .with("MCP-Protocol-Version", "2025-06-18"),
+            .with_header("MCP-Protocol-Version", "2025-06-18"),
     );
     assert_eq!(
         called.json()["result"]["tools"].as_array().unwrap().len(),
@@ -43,21 +43,23 @@ fn mcp_client_initializes_over_http() {
     );
     let called = data
         .server
-        .post(crate::http::modern(3, "tools/list", json!({})).bearer(&token));
+        .fetch(crate::http::modern_request(3, "tools/list", json!({})).bearer(&token));
     assert_eq!(
         called.json()["result"]["tools"].as_array().unwrap().len(),
         6
     );
     let called = data
         .server
-        .post(Request::new("DELETE", "/mcp").bearer(&token));
+        .fetch(HttpRequest::new("DELETE", "/mcp").bearer(&token));
     assert_eq!(called.status, 405);
 }
 
 #[test]
 fn request_has_no_bearer() {
-    let data = hosted(&[]);
-    let reply = data.server.post(legacy(1, "tools/list", json!({})));
+    let data = start_mail_server(&[]);
+    let reply = data
+        .server
+        .fetch(legacy_request(1, "tools/list", json!({})));
     assert_eq!(reply.status, 401);
     let metadata = format!(
         "http://{}/.well-known/oauth-protected-resource/mcp",
@@ -71,11 +73,11 @@ fn request_has_no_bearer() {
 
 #[test]
 fn request_has_owner_bearer() {
-    let data = hosted(&[]);
+    let data = start_mail_server(&[]);
     for method in ["initialize", "tools/list", "tools/call"] {
         let reply = data
             .server
-            .post(legacy(1, method, json!({})).bearer(&data.owner));
+            .fetch(legacy_request(1, method, json!({})).bearer(&data.owner_token));
         assert_eq!(reply.status, 403);
         assert_eq!(reply.json()["error"]["code"], "permission_error");
     }
@@ -86,7 +88,7 @@ mod hosted_mcp_metadata_is_discoverable {
 
     #[test]
     fn client_reads_protected_resource_metadata() {
-        let data = hosted(&[]);
+        let data = start_mail_server(&[]);
         let told = data
             .server
             .get("/.well-known/oauth-protected-resource")
@@ -101,7 +103,7 @@ mod hosted_mcp_metadata_is_discoverable {
 
     #[test]
     fn client_reads_mcp_protected_resource_metadata() {
-        let data = hosted(&[]);
+        let data = start_mail_server(&[]);
         let told = data
             .server
             .get("/.well-known/oauth-protected-resource/mcp")
@@ -121,16 +123,16 @@ mod hosted_mcp_metadata_is_discoverable {
 
     #[test]
     fn deployment_is_behind_a_trusted_proxy() {
-        let data = hosted(&[
+        let data = start_mail_server(&[
             "--trusted-proxy",
             "127.0.0.1",
             "--allow-host",
             "data.example",
         ]);
-        let request = Request::new("GET", "/.well-known/oauth-protected-resource/mcp")
-            .with("X-Forwarded-Host", "data.example")
-            .with("X-Forwarded-Proto", "https");
-        let told = data.server.post(request).json();
+        let request = HttpRequest::new("GET", "/.well-known/oauth-protected-resource/mcp")
+            .with_header("X-Forwarded-Host", "data.example")
+            .with_header("X-Forwarded-Proto", "https");
+        let told = data.server.fetch(request).json();
         assert_eq!(
             told["pdpp_agent_discovery"]["mcp"]["endpoint"],
             "https://data.example/mcp"
@@ -144,14 +146,14 @@ mod hosted_mcp_icon {
 
     #[test]
     fn hosted_mcp_client_initializes() {
-        let data = hosted(&[]);
-        let token = data.grant(&[]);
+        let data = start_mail_server(&[]);
+        let token = data.issue_grant(&[]);
         let icon = format!("http://{}/icon.svg", data.server.address);
         for version in ["2025-06-18", "2025-11-25"] {
             let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}});
             let reply = data
                 .server
-                .post(legacy(1, "initialize", params).bearer(&token));
+                .fetch(legacy_request(1, "initialize", params).bearer(&token));
             let info = &reply.json()["result"]["serverInfo"];
             assert_eq!(
                 info["icons"],
@@ -167,21 +169,23 @@ mod hosted_mcp_icon {
 
     #[test]
     fn hosted_mcp_challenge_advertises_icon_link() {
-        let data = hosted(&[]);
+        let data = start_mail_server(&[]);
         let link = format!(
             "<http://{}/icon.svg>; rel=\"icon\"; type=\"image/svg+xml\"",
             data.server.address
         );
-        let challenged = data.server.post(legacy(1, "tools/list", json!({})));
+        let challenged = data
+            .server
+            .fetch(legacy_request(1, "tools/list", json!({})));
         assert_eq!(
             (challenged.status, challenged.header("link")),
             (401, Some(link.as_str()))
         );
-        let token = data.grant(&[]);
-        let answered = data.server.post(
-            legacy(1, "tools/list", json!({}))
+        let token = data.issue_grant(&[]);
+        let answered = data.server.fetch(
+            legacy_request(1, "tools/list", json!({}))
                 .bearer(&token)
-                .with("MCP-Protocol-Version", "2025-06-18"),
+                .with_header("MCP-Protocol-Version", "2025-06-18"),
         );
         assert_eq!(
             (answered.status, answered.header("link")),
@@ -191,7 +195,7 @@ mod hosted_mcp_icon {
 
     #[test]
     fn client_reads_protected_resource_metadata() {
-        let data = hosted(&[]);
+        let data = start_mail_server(&[]);
         for path in [
             "/.well-known/oauth-protected-resource",
             "/.well-known/oauth-protected-resource/mcp",
@@ -204,13 +208,13 @@ mod hosted_mcp_icon {
 
 #[test]
 fn anonymous_hosted_mcp_request_is_challenged() {
-    let data = hosted(&[]);
+    let data = start_mail_server(&[]);
     for request in [
-        legacy(1, "initialize", json!({})),
-        legacy(1, "tools/list", json!({})).bearer("nonsense"),
-        Request::new("GET", "/mcp"),
+        legacy_request(1, "initialize", json!({})),
+        legacy_request(1, "tools/list", json!({})).bearer("nonsense"),
+        HttpRequest::new("GET", "/mcp"),
     ] {
-        let reply = data.server.post(request);
+        let reply = data.server.fetch(request);
         assert_eq!(reply.status, 401);
         let metadata = format!(
             "http://{}/.well-known/oauth-protected-resource/mcp",
@@ -228,8 +232,10 @@ fn anonymous_hosted_mcp_request_is_challenged() {
 
 #[test]
 fn path_specific_metadata_remains_discoverable() {
-    let data = hosted(&[]);
-    let challenged = data.server.post(legacy(1, "tools/list", json!({})));
+    let data = start_mail_server(&[]);
+    let challenged = data
+        .server
+        .fetch(legacy_request(1, "tools/list", json!({})));
     let metadata = challenged.json()["error"]["resource_metadata"]
         .as_str()
         .unwrap()

@@ -2,19 +2,19 @@
 
 use serde_json::json;
 
-use super::super::fake::Provider;
-use super::super::{Agent, adapter};
-use super::{TOKEN, hosted, reference, there};
+use super::super::fake_provider::FakeProvider;
+use super::super::{Agent, start_adapter};
+use super::{TOKEN, reference_response, start_mail_server, start_reference_adapter};
 use crate::sandbox::Sandbox;
 
 #[test]
 fn mcp_compact_schema_uses_the_rest_compact_view() {
-    let (_sandbox, provider, mut agent) = there(&[]);
-    let given = agent.ok("schema", json!({}));
-    assert_eq!(provider.last().target, "/v1/schema?view=compact");
+    let (_sandbox, provider, mut agent) = start_reference_adapter(&[]);
+    let given = agent.call_ok("schema", json!({}));
+    assert_eq!(provider.last_request().target, "/v1/schema?view=compact");
     assert_eq!(
         given.structured()["data"],
-        reference(&provider.last()).1,
+        reference_response(&provider.last_request()).1,
         "verbatim"
     );
     assert!(
@@ -30,12 +30,12 @@ fn mcp_compact_schema_uses_the_rest_compact_view() {
             .text()
             .contains("\ncall schema(stream, connection_id?) for per-field capability flags")
     );
-    let given = agent.ok(
+    let given = agent.call_ok(
         "schema",
         json!({"stream": "messages", "connection_id": "cin_a"}),
     );
     assert_eq!(
-        provider.last().target,
+        provider.last_request().target,
         "/v1/schema?view=compact&stream=messages&connection_id=cin_a"
     );
     assert!(
@@ -55,13 +55,13 @@ fn mcp_compact_schema_uses_the_rest_compact_view() {
 
 #[test]
 fn mcp_compact_schema_falls_back_without_diverging() {
-    let data = hosted(&[]);
-    let token = data.grant(&[]);
-    let compact = data.ok(&token, "/v1/schema?view=compact");
-    let full = data.ok(&token, "/v1/schema");
+    let data = start_mail_server(&[]);
+    let token = data.issue_grant(&[]);
+    let compact = data.get_ok(&token, "/v1/schema?view=compact");
+    let full = data.get_ok(&token, "/v1/schema");
     let sandbox = Sandbox::new();
-    let provider = Provider::of(move |asked| {
-        if asked.names("view") {
+    let provider = FakeProvider::with_json(move |asked| {
+        if asked.has_param_named("view") {
             return (
                 400,
                 json!({"error": {"type": "invalid_request_error", "code": "invalid_request", "message": "what view?"}}),
@@ -69,9 +69,9 @@ fn mcp_compact_schema_falls_back_without_diverging() {
         }
         (200, full.clone())
     });
-    let mut agent = adapter(&sandbox, &provider.address, TOKEN, &[]);
-    let given = agent.ok("schema", json!({}));
-    assert_eq!(provider.last().target, "/v1/schema");
+    let mut agent = start_adapter(&sandbox, &provider.address, TOKEN, &[]);
+    let given = agent.call_ok("schema", json!({}));
+    assert_eq!(provider.last_request().target, "/v1/schema");
     let said = &given.structured()["data"];
     let (ours, theirs) = (&said["connectors"][0], &compact["connectors"][0]);
     assert_eq!(
@@ -89,36 +89,38 @@ fn mcp_compact_schema_falls_back_without_diverging() {
         assert!(ours.get("granted_connections").is_none());
         assert!(ours.get("schema").is_none());
     }
-    // Any other refusal is the provider's word.
-    let refusing = Provider::of(|_| {
+    // Other refusals of the provider are passed on.
+    let refusing = FakeProvider::with_json(|_| {
         (
             403,
             json!({"error": {"type": "permission_error", "code": "grant_revoked", "message": "gone"}}),
         )
     });
-    let error = adapter(&sandbox, &refusing.address, TOKEN, &[]).refused("schema", json!({}));
+    let error =
+        start_adapter(&sandbox, &refusing.address, TOKEN, &[]).call_error("schema", json!({}));
     assert_eq!(error["code"], "grant_revoked");
-    assert_eq!(refusing.asked().len(), 1);
+    assert_eq!(refusing.requests().len(), 1);
 }
 
 #[test]
 fn mcp_full_schema_remains_explicit() {
-    let (_sandbox, provider, mut agent) = there(&[]);
-    let given = agent.ok("schema", json!({"detail": "full", "stream": "messages"}));
+    let (_sandbox, provider, mut agent) = start_reference_adapter(&[]);
+    let given = agent.call_ok("schema", json!({"detail": "full", "stream": "messages"}));
     assert_eq!(
-        provider.last().target,
+        provider.last_request().target,
         "/v1/schema?detail=full&stream=messages"
     );
-    let mut whole = reference(&provider.last()).1;
+    let mut whole = reference_response(&provider.last_request()).1;
     whole.as_object_mut().unwrap().shift_remove("streams");
     assert_eq!(
         given.structured()["data"],
         whole,
         "everything, and nothing twice"
     );
-    let data = hosted(&[]);
-    let token = data.grant(&[]);
-    let error = Agent::hosted(&data.server, &token).refused("schema", json!({"detail": "full"}));
+    let data = start_mail_server(&[]);
+    let token = data.issue_grant(&[]);
+    let error =
+        Agent::over_http(&data.server, &token).call_error("schema", json!({"detail": "full"}));
     assert_eq!(
         (error["code"].as_str(), error["param"].as_str()),
         (Some("invalid_request"), Some("detail"))

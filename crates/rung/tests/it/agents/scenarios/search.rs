@@ -1,26 +1,26 @@
-//! `search`, and what is found said in words.
+//! `search`, and its results as text.
 
 use serde_json::{Value, json};
 
-use super::super::adapter;
-use super::super::fake::Provider;
-use super::{TOKEN, there};
+use super::super::fake_provider::FakeProvider;
+use super::super::start_adapter;
+use super::{TOKEN, start_reference_adapter};
 use crate::sandbox::Sandbox;
 
 #[test]
 fn client_searches_records() {
-    let (_sandbox, provider, mut agent) = there(&[]);
-    let given = agent.ok(
+    let (_sandbox, provider, mut agent) = start_reference_adapter(&[]);
+    let given = agent.call_ok(
         "search",
         json!({"q": "invoice", "streams": ["messages", "notes"], "limit": 5}),
     );
-    let asked = provider.last();
+    let asked = provider.last_request();
     assert!(
         asked.path() == "/v1/search"
-            && asked.has("q", "invoice")
-            && asked.has("streams", "messages")
-            && asked.has("streams", "notes")
-            && asked.has("limit", "5")
+            && asked.has_param("q", "invoice")
+            && asked.has_param("streams", "messages")
+            && asked.has_param("streams", "notes")
+            && asked.has_param("limit", "5")
     );
     let results = &given.structured()["results"];
     assert_eq!(results[0]["id"], "cin_a/messages:m-1");
@@ -44,12 +44,12 @@ fn client_searches_records() {
         results[1].get("evidence_excerpts").is_none(),
         "nothing is made up for a hit without any"
     );
-    agent.refused("search", json!({"q": ""}));
+    agent.call_error("search", json!({"q": ""}));
     agent.call("search", json!({"q": "x", "mode": "hybrid"}));
-    assert_eq!(provider.last().path(), "/v1/search/hybrid");
+    assert_eq!(provider.last_request().path(), "/v1/search/hybrid");
     agent.call("search", json!({"q": "x", "mode": "semantic"}));
     assert_eq!(
-        provider.last().path(),
+        provider.last_request().path(),
         "/v1/search/semantic",
         "no mode stands in for another"
     );
@@ -57,8 +57,8 @@ fn client_searches_records() {
 
 #[test]
 fn search_surfaces_fetch_handles_in_text() {
-    let (_sandbox, _provider, mut agent) = there(&[]);
-    let given = agent.ok("search", json!({"q": "invoice"}));
+    let (_sandbox, _provider, mut agent) = start_reference_adapter(&[]);
+    let given = agent.call_ok("search", json!({"q": "invoice"}));
     let text = given.text();
     assert!(text.starts_with("search: 2 hit(s). first_fetch_id=cin_a/messages:m-1\nEvidence excerpts:\n1. result=1 field_path=text snippet=\"the invoice is late\" id=cin_a/messages:m-1 complete=false read=read_record_field"), "{text}");
     for told in [
@@ -76,9 +76,9 @@ fn search_text_remains_bounded() {
     let sandbox = Sandbox::new();
     let hits: Vec<Value> = (0..100).map(|n| json!({"stream": "messages", "record_key": format!("m-{n}"), "connection_id": "cin_a", "connector_id": "slack",
         "title": "a title ".repeat(50), "snippet": {"text": "words around invoice ".repeat(100)}})).collect();
-    let provider = Provider::of(move |asked| {
+    let provider = FakeProvider::with_json(move |asked| {
         let limit = asked
-            .pairs()
+            .query_pairs()
             .iter()
             .find(|(name, _)| name == "limit")
             .map_or(25, |(_, value)| value.parse().unwrap());
@@ -87,16 +87,16 @@ fn search_text_remains_bounded() {
             json!({"object": "list", "data": &hits[..limit], "has_more": true, "next_cursor": "on"}),
         )
     });
-    let mut agent = adapter(&sandbox, &provider.address, TOKEN, &[]);
+    let mut agent = start_adapter(&sandbox, &provider.address, TOKEN, &[]);
     for limit in [3, 25, 100] {
-        let given = agent.ok("search", json!({"q": "invoice", "limit": limit}));
+        let given = agent.call_ok("search", json!({"q": "invoice", "limit": limit}));
         assert!(given.text().len() < 1_900, "{}", given.text().len());
         assert!(given.bytes <= 12_000, "{}", given.bytes);
         assert!(given.text().contains("first_fetch_id=cin_a/messages:m-0"));
         assert_eq!(given.structured()["data"]["next_cursor"], "on");
     }
-    // What fits goes out as it came, with where the hits are listed once more.
-    let given = agent.ok("search", json!({"q": "invoice", "limit": 1}));
+    // A page that fits is passed on unchanged, with a reference to the list of results.
+    let given = agent.call_ok("search", json!({"q": "invoice", "limit": 1}));
     assert_eq!(given.structured()["data"]["data"][0]["record_key"], "m-0");
     assert_eq!(
         given.structured()["data"]["results_ref"],

@@ -1,17 +1,23 @@
-//! How the adapter starts, and with whose credentials it does not.
+//! How the adapter starts, and which credentials it refuses.
 
 use serde_json::json;
 
 use super::super::Agent;
-use super::{TOKEN, hosted, there};
+use super::{TOKEN, start_mail_server, start_reference_adapter};
 use crate::sandbox::{Sandbox, run};
 
 #[test]
 fn cached_grant_token_is_present() {
-    let (_sandbox, provider, mut agent) = there(&[]);
-    assert!(provider.asked().is_empty(), "nobody is asked at the start");
-    agent.ok("query_records", json!({"stream": "messages"}));
-    assert_eq!(provider.last().authorization, format!("Bearer {TOKEN}"));
+    let (_sandbox, provider, mut agent) = start_reference_adapter(&[]);
+    assert!(
+        provider.requests().is_empty(),
+        "nobody is asked at the start"
+    );
+    agent.call_ok("query_records", json!({"stream": "messages"}));
+    assert_eq!(
+        provider.last_request().authorization,
+        format!("Bearer {TOKEN}")
+    );
 }
 
 #[test]
@@ -30,7 +36,7 @@ fn credential_cache_is_empty() {
 
 #[test]
 fn owner_token_is_present_in_the_environment() {
-    let (sandbox, provider, _agent) = there(&[]);
+    let (sandbox, provider, _agent) = start_reference_adapter(&[]);
     let url = format!("http://{}", provider.address);
     for (name, scoped) in [
         ("PDPP_OWNER_TOKEN", true),
@@ -49,12 +55,12 @@ fn owner_token_is_present_in_the_environment() {
         assert!(ran.stderr.contains("Refusing to start"), "{}", ran.stderr);
         assert!(!ran.stderr.contains("owner-secret"));
     }
-    assert!(provider.asked().is_empty());
+    assert!(provider.requests().is_empty());
 }
 
 #[test]
 fn adapter_logs_diagnostic_output() {
-    let (sandbox, provider, _agent) = there(&[]);
+    let (sandbox, provider, _agent) = start_reference_adapter(&[]);
     let mut command = sandbox.command();
     let url = format!("http://{}", provider.address);
     command.args(["pdpp", "mcp", "--provider-url", &url]);
@@ -70,8 +76,8 @@ fn adapter_logs_diagnostic_output() {
 
 #[test]
 fn stdio_client_remains_supported() {
-    let (sandbox, provider, mut agent) = there(&[]);
-    let over_pipes = agent.tools();
+    let (sandbox, provider, mut agent) = start_reference_adapter(&[]);
+    let over_pipes = agent.list_tools();
     let names: Vec<&str> = over_pipes
         .iter()
         .map(|tool| tool["name"].as_str().unwrap())
@@ -87,10 +93,10 @@ fn stdio_client_remains_supported() {
             "read_record_field"
         ]
     );
-    let data = hosted(&[]);
-    let token = data.grant(&[]);
-    let mut own = Agent::hosted(&data.server, &token).tools();
-    // A provider elsewhere may know more ways to search than we do.
+    let data = start_mail_server(&[]);
+    let token = data.issue_grant(&[]);
+    let mut own = Agent::over_http(&data.server, &token).list_tools();
+    // A remote provider may support more search modes than Rung.
     let search = |tool: &&mut serde_json::Value| tool["name"] == "search";
     let ours = own.iter_mut().find(search).unwrap();
     let theirs = over_pipes.iter().find(|tool| tool["name"] == "search");
@@ -101,7 +107,7 @@ fn stdio_client_remains_supported() {
         *ours.unwrap() = theirs.unwrap().clone();
     }
     assert_eq!(own, over_pipes, "the same surface, wherever it is");
-    // Under the name that others start it by.
+    // Started under the reference adapter's name.
     let link = sandbox.home().join("pdpp-mcp-server");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_rung"), &link).unwrap();
     let mut command = std::process::Command::new(&link);
@@ -113,8 +119,8 @@ fn stdio_client_remains_supported() {
         .env("PDPP_MCP_SERVER_NAME", "mine")
         .current_dir(sandbox.home().join("project"))
         .stderr(std::process::Stdio::null());
-    let mut stdio = crate::stdio::Stdio::of(&mut command);
+    let mut stdio = crate::stdio::StdioClient::spawn(&mut command);
     let opened = stdio.initialize("2025-06-18", &json!({}));
     assert_eq!(opened["result"]["serverInfo"]["name"], "mine");
-    assert_eq!(Agent::Pipes(stdio).tools(), over_pipes);
+    assert_eq!(Agent::Stdio(stdio).list_tools(), over_pipes);
 }

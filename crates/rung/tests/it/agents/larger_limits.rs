@@ -1,0 +1,95 @@
+//! A larger limit never shows fewer rows or hits.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::fake_provider::{FakeProvider, RecordedRequest};
+use super::{Agent, start_adapter, truncation};
+use crate::sandbox::Sandbox;
+
+const TOKEN: &str = "a-scoped-token-of-some-length";
+/// Total rows and hits of the provider.
+const TOTAL_ROWS: usize = 100;
+/// Code points of each row's text, in turn: short ones, long ones, and one that fills a page.
+const SIZES: [usize; 7] = [3, 900, 40, 2_500, 0, 30_000, 120];
+
+fn words(chars: usize) -> String {
+    "word ".repeat(chars / 5 + 1)[..chars].to_owned()
+}
+
+/// A provider of texts of all sizes, with cursors of realistic length. `shift` also sets the number of short fields next to the
+/// text.
+fn provider(shift: usize) -> FakeProvider {
+    FakeProvider::with_json(move |asked: &RecordedRequest| {
+        let pairs = asked.query_pairs();
+        let value = |name: &str| {
+            let mut found = pairs.iter().filter(|(own, _)| own == name);
+            found.next().map(|(_, value)| value.as_str())
+        };
+        let limit = value("limit").and_then(|limit| limit.parse().ok());
+        let limit: usize = limit.unwrap_or(25).min(TOTAL_ROWS);
+        let rows = (0..limit).map(|n| {
+            let text = words(SIZES[(n + shift) % SIZES.len()]);
+            if asked.path().contains("search") {
+                return json!({"object": "search_result", "stream": "things", "record_key": format!("r{n}"), "connection_id": "c",
+                    "emitted_at": "2026-01-01T00:00:00Z", "matched_fields": ["text"], "snippet": {"field": "text", "text": format!("word {text:.400}")}});
+            }
+            let mut data = json!({"id": format!("r{n}"), "text": text});
+            for field in 0..shift * 3 {
+                data[format!("short_{field}")] = json!(field * 1_000);
+            }
+            json!({"object": "record", "id": format!("r{n}"), "stream": "things", "connection_id": "c", "emitted_at": "2026-01-01T00:00:00Z", "data": data})
+        });
+        let mut page = json!({"object": "list", "data": rows.collect::<Vec<_>>(), "has_more": limit < TOTAL_ROWS});
+        if limit < TOTAL_ROWS {
+            page["next_cursor"] = json!(format!("{limit}{}", "c".repeat(150)));
+        }
+        (200, page)
+    })
+}
+
+fn shown_count(agent: &mut Agent<'_>, tool: &str, limit: usize, alone: bool) -> usize {
+    let arguments = match tool {
+        "search" => json!({"q": "word", "limit": limit}),
+        _ => json!({"stream": "things", "limit": limit}),
+    };
+    let given = agent.call_ok(tool, arguments);
+    if alone {
+        let ids = given.text().split("c/things:r").skip(1);
+        let digits = |id: &str| id.chars().take_while(char::is_ascii_digit).collect();
+        return ids.map(digits).collect::<BTreeSet<String>>().len();
+    }
+    let structured = given.structured();
+    let rows = ["/data/data", "/data/results", "/results", "/data"].iter();
+    let mut rows = rows.filter_map(|place| structured.pointer(place).and_then(Value::as_array));
+    rows.next().unwrap_or_else(|| panic!("{structured}")).len()
+}
+
+#[test]
+fn of_rows_and_hits() {
+    for shift in 0..SIZES.len() {
+        let sandbox = Sandbox::new();
+        let provider = provider(shift);
+        let mut clients = [
+            (
+                start_adapter(&sandbox, &provider.address, TOKEN, &[]),
+                false,
+            ),
+            (truncation::start_text_only_agent(&sandbox, &provider), true),
+        ];
+        for (client, alone) in &mut clients {
+            for tool in ["query_records", "search"] {
+                let mut before = 0;
+                for limit in (1..=TOTAL_ROWS).step_by(3) {
+                    let now = shown_count(client, tool, limit, *alone);
+                    assert!(
+                        now >= before && now > 0,
+                        "{tool}, {shift}: {now} of {limit}, and {before} of fewer"
+                    );
+                    before = now;
+                }
+            }
+        }
+    }
+}
