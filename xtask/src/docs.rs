@@ -98,7 +98,11 @@ fn commands(binary: &Path) -> Result<String> {
 }
 
 fn add_command(binary: &Path, path: &[&str], page: &mut String) -> Result<()> {
-    let help = output(command(binary).args(path).arg("--help"))?;
+    // `rung pdpp mcp` writes its help to standard error, because its standard output belongs to the protocol.
+    let run = command(binary).args(path).arg("--help").output()?;
+    ensure!(run.status.success(), "the help of {path:?} failed");
+    let help = String::from_utf8([run.stdout, run.stderr].concat())?;
+    ensure!(help.contains("Usage:"), "{path:?} has no help");
     let name = [&["rung"], path].concat().join(" ");
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
     let _ = writeln!(page, "\n## {name}\n\n```text\n{}\n```", lines.join("\n"));

@@ -688,8 +688,23 @@ impl Gateway {
     pub fn explain_access(&self, permit: &Permit, thing: PolicySubject<'_>) -> (bool, String) {
         let state = self.state();
         let decision = state.access.decide(permit, thing);
+        let unusable = |server: &str| match state.servers.get(server) {
+            None => Some("unknown: no server has that name".to_owned()),
+            Some(server) if server.definition.withheld.is_some() => {
+                Some(format!("unusable: {}", server.status_text()))
+            }
+            Some(_) => None,
+        };
+        let absent = match thing {
+            PolicySubject::GatewayTool(_) => None,
+            PolicySubject::Server(server)
+            | PolicySubject::Tool { server, .. }
+            | PolicySubject::Resource { server, .. }
+            | PolicySubject::Prompt { server, .. } => unusable(server),
+        };
         let hidden = match thing {
             _ if !decision.is_allowed() => None,
+            _ if absent.is_some() => absent,
             PolicySubject::GatewayTool(name) => {
                 let kept_from = is_for_operators(name) && !state.access.may_operate(permit);
                 kept_from.then(|| {

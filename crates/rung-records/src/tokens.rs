@@ -442,10 +442,18 @@ impl Records {
                 "UPDATE grant_fact SET revoked_ms = ?3 WHERE subject = ?1 AND id = ?2 AND revoked_ms IS NULL",
                 params![bearer.subject, grant_id, now_ms],
             )?;
-            if done == 0 {
-                return Err(Error::NotFound(format!("no grant has the id {grant_id}")));
+            if done > 0 {
+                return Ok(());
             }
-            Ok(())
+            let revoked_ms = tx.query_one(
+                "SELECT revoked_ms FROM grant_fact WHERE subject = ?1 AND id = ?2",
+                params![bearer.subject, grant_id],
+                |row| row.maybe_int(0),
+            )?;
+            Err(Error::NotFound(match revoked_ms {
+                Some(_) => format!("the grant {grant_id} is already revoked"),
+                None => format!("no grant has the id {grant_id}"),
+            }))
         })
     }
 

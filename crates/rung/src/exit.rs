@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use rung_fault::{Class, Fault};
 
+use crate::print::note;
 use crate::settings::escape_for_terminal;
 use crate::style;
 
@@ -45,11 +46,11 @@ pub(crate) fn exit_code(result: Result) -> ExitCode {
         Ok(()) | Err(CommandError::OutputClosed) => ExitCode::SUCCESS,
         Err(CommandError::AlreadyReported(class)) => ExitCode::from(class_status(class)),
         Err(CommandError::Output(error)) => {
-            eprintln!("{}: {error}", style::error_label("output"));
+            note!("{}: {error}", style::error_label("output"));
             ExitCode::from(74)
         }
         Err(CommandError::CustomStatus(status, message)) => {
-            eprintln!("{}", escape_for_terminal(&message));
+            note!("{}", escape_for_terminal(&message));
             ExitCode::from(status)
         }
         Err(CommandError::Fault(fault)) => {
@@ -62,13 +63,13 @@ pub(crate) fn exit_code(result: Result) -> ExitCode {
 /// Prints a fault and its hint on standard error.
 pub(crate) fn print_fault(fault: &Fault) {
     // Message and hint can repeat text from a file or a caller.
-    eprintln!(
+    note!(
         "{}: {}",
         style::error_label(fault.code().name()),
         escape_for_terminal(fault.message())
     );
     if let Some(hint) = fault.hint() {
-        eprintln!("  {} {}", style::next_label(), escape_for_terminal(hint));
+        note!("  {} {}", style::next_label(), escape_for_terminal(hint));
     }
 }
 

@@ -1,5 +1,8 @@
 //! The `rung` binary: the command line, the settings, and the wiring. Logic lives in the crates below.
 
+// They panic when the reader of the stream is gone: `print` does not.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod cli;
 mod commands;
 mod conformance;
@@ -14,6 +17,7 @@ mod leader;
 mod listen_address;
 mod log;
 mod password;
+mod print;
 mod records;
 mod resources;
 mod result_store;

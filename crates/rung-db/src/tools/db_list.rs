@@ -33,11 +33,13 @@ fn databases_json(asking: &Asking<'_>) -> Map<String, Value> {
         Some(told)
     });
     let granted: Vec<Value> = granted.collect();
-    let anywhere = asking.state.options.any_folder;
-    [
-        ("result".to_owned(), json!(granted)),
-        ("anyFolder".to_owned(), json!(anywhere)),
-    ]
-    .into_iter()
-    .collect()
+    let options = &asking.state.options;
+    let any_folder = options.any_folder && options.roots.is_empty();
+    let mut list = Map::new();
+    list.insert("result".to_owned(), json!(granted));
+    list.insert("anyFolder".to_owned(), json!(any_folder));
+    if !options.roots.is_empty() {
+        list.insert("roots".to_owned(), json!(options.roots));
+    }
+    list
 }

@@ -65,7 +65,7 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
     let told = (place.display_json(), place.is_remote());
     let created = match &place {
         OpenTarget::Folder(folder) => input.create || !folder.exists(),
-        // A server does not report if it creates the database.
+        // A server does not report whether it creates the database.
         OpenTarget::Server(_) => input.create,
     };
     let (handles, permit) = (&asking.state.handles, asking.permit());

@@ -139,7 +139,8 @@ pub(crate) struct DbSchemaArgs {
     /// Folder of the database.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// Attributes to declare or change, in EDN, such as '{:name {:db/unique :db.unique/identity}}'.
+    /// Attributes to declare or change, in EDN, such as '{:name {:db/unique :db.unique/identity}}'. A setting is overridden
+    /// before the subcommand: rung --set KEY=VALUE db schema.
     #[arg(long, value_name = "EDN")]
     pub(crate) set: Option<String>,
     /// Database options to set first, in EDN, such as '{:vector-opts {:dimensions 384}}'.

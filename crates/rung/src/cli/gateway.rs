@@ -9,7 +9,8 @@ use super::ToolNames;
 /// Configuration of downstream servers, and the surface that shows them.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct GatewayFiles {
-    /// Configuration file that names downstream servers; it overrides the project's .mcp.json and the user's.
+    /// Configuration file that names downstream servers, such as {"mcpServers": {"files": {"command": "npx", "args": ["-y",
+    /// "PACKAGE"]}}}; it overrides the project's .mcp.json and the user's.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Policy file for downstream servers, applied in addition to the user's and the project's.

@@ -151,6 +151,8 @@ pub(crate) enum Command {
     #[command(args_conflicts_with_subcommands = true, version)]
     Gateway(GatewayArgs),
     /// Create sample personal data, serve it, and print how an agent connects.
+    ///
+    /// The data is in --home, by default the folder rung-demo in the working folder. RUNG_HOME has no effect.
     Demo(DemoArgs),
     /// Copy the data folder as one consistent snapshot, even while it is in use.
     Backup {

@@ -6,6 +6,7 @@ use std::path::Path;
 use rung_fault::{Code, Fault};
 
 use crate::exit::Result;
+use crate::print::note;
 use crate::settings::Settings;
 
 /// Files of the data folder that are copied byte for byte.
@@ -33,7 +34,7 @@ pub(super) fn run(to: &Path, settings: &Settings) -> Result {
     }
     // The storage engines choose the file modes of their copies: tighten them.
     make_private(to)?;
-    eprintln!("copied to {}", to.display());
+    note!("copied to {}", to.display());
     Ok(())
 }
 
@@ -56,7 +57,7 @@ pub(super) fn restore(from: &Path, settings: &Settings) -> Result {
     copy_all(from, &home)?;
     // A backup of an earlier version may be readable by others.
     make_private(&home)?;
-    eprintln!("restored to {}", home.display());
+    note!("restored to {}", home.display());
     Ok(())
 }
 

@@ -16,6 +16,7 @@ use super::inspect::internal_fault;
 use crate::cli::CallArgs;
 use crate::data_folder::DataFolder;
 use crate::exit::{CommandError, Result, output_error};
+use crate::print::note;
 use crate::server_target::{self, TargetServer};
 use crate::settings::{Settings, escape_for_terminal};
 use crate::table::{fits_cell, format_data_table};
@@ -285,18 +286,18 @@ impl Delegate for TerminalUser {
                     format!(" of {total}")
                 };
                 let words = params["message"].as_str().unwrap_or_default();
-                eprintln!(
+                note!(
                     "{}",
                     format!("{done}{of} {}", escape_for_terminal(words)).trim_end()
                 );
             }
             "notifications/tasks/status" => {
-                eprintln!(
+                note!(
                     "{}",
                     escape_for_terminal(params["statusMessage"].as_str().unwrap_or_default())
                 );
             }
-            "notifications/message" => eprintln!(
+            "notifications/message" => note!(
                 "{}: {}",
                 escape_for_terminal(params["level"].as_str().unwrap_or("log")),
                 escape_for_terminal(&params["data"].to_string())
@@ -334,7 +335,7 @@ impl Delegate for TerminalUser {
 /// Prompts for the fields of a form, one line each. An empty line takes the default, or omits the field.
 fn prompt_form(params: &Value) -> Value {
     let message = params["message"].as_str().unwrap_or_default();
-    eprintln!("The server asks: {}", escape_for_terminal(message));
+    note!("The server asks: {}", escape_for_terminal(message));
     eprint!("Answer it? [y/N] ");
     match read_line().as_deref() {
         Some("y" | "Y" | "yes") => {}
@@ -375,7 +376,7 @@ fn prompt_form(params: &Value) -> Value {
                 (true, _) if !required(name) => None,
                 (false, Some(value)) => content.insert(name.clone(), value),
                 _ => {
-                    eprintln!("the value does not fit the field");
+                    note!("the value does not fit the field");
                     continue;
                 }
             };

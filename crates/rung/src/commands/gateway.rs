@@ -26,6 +26,7 @@ use crate::gateway::{
 use crate::leader::{self, Rendezvous, ServerConfigFactory};
 use crate::listen_address::ListenAddress;
 use crate::log;
+use crate::print::{self, line, note};
 use crate::server_config::{build_server_config, now_ms};
 use crate::settings::{Settings, escape_for_terminal};
 use crate::table::format_table;
@@ -204,9 +205,9 @@ fn serve_http(args: &GatewayServeArgs, settings: &Settings) -> Result {
         })?;
         let address = listener.local_addr().map_err(internal)?;
         if open == AnonymousAccess::WhileNoToken && results.tokens().list()?.is_empty() {
-            eprintln!("{}", anonymous_notice(manner.open_to));
+            note!("{}", anonymous_notice(manner.open_to));
         }
-        eprintln!("listening at http://{address}{}", http::PATH);
+        note!("listening at http://{address}{}", http::PATH);
         let tended = others.clone();
         tokio::spawn(async move { tended.run_maintenance().await });
         let served = http::serve(
@@ -303,10 +304,10 @@ fn status(
         .filter(|row| server.is_none_or(|name| row.name == name))
         .collect();
     if as_json {
-        println!(
+        line!(
             "{:#}",
             json!({"servers": rows, "problems": report.problems})
-        );
+        )?;
         return Ok(());
     }
     let heading = ["SERVER", "FROM", "START", "TOOLS", "STATE"];
@@ -325,9 +326,9 @@ fn status(
             ]
         })
         .collect();
-    print!("{}", format_table(&heading, &shown));
+    print::to_stdout(format_args!("{}", format_table(&heading, &shown)))?;
     for problem in &report.problems {
-        eprintln!("warning: {problem}");
+        note!("warning: {problem}");
     }
     Ok(())
 }
@@ -369,11 +370,12 @@ fn trust(
         TrustAction::List => {
             let rows = loaded.specs.iter().filter(|spec| spec.file == file);
             let waits = |name: &str| loaded.pending.iter().any(|wait| wait.name == name);
+            // Not a table, which would shorten long commands.
             for spec in rows.filter(|spec| !waits(&spec.name)) {
-                println!("{}\tapproved\t{}", spec.name, spec.summary());
+                line!("{}\tapproved\t{}", spec.name, spec.summary())?;
             }
             for wait in &loaded.pending {
-                println!("{}\twaits\t{}", wait.name, wait.summary);
+                line!("{}\twaits\t{}", wait.name, wait.summary)?;
             }
         }
         TrustAction::Revoke => {
@@ -382,24 +384,24 @@ fn trust(
                 names => ServerSelection::Named(names),
             };
             for name in known.revoke(&file, which).map_err(Fault::from)? {
-                println!("{name}: no longer approved");
+                line!("{name}: no longer approved")?;
             }
         }
         TrustAction::Approve { yes } => {
             let proposals = loaded.proposals(&file, names).map_err(Fault::from)?;
             let waits = |name: &String| proposals.iter().any(|wait| wait.name == *name);
             for name in names.iter().filter(|name| !waits(name)) {
-                println!("{name}: already approved");
+                line!("{name}: already approved")?;
             }
             if proposals.is_empty() {
                 if names.is_empty() {
-                    println!("no server waits for approval");
+                    line!("no server waits for approval")?;
                 }
                 return Ok(());
             }
             let place = escape_for_terminal(&file.to_string_lossy());
             for wait in &proposals {
-                print!("{} in {place}\n{}", wait.name, wait.review);
+                print::to_stdout(format_args!("{} in {place}\n{}", wait.name, wait.review))?;
             }
             let again = ["rung gateway trust --yes"].into_iter();
             let again = again.chain(names.iter().map(String::as_str));
@@ -410,7 +412,7 @@ fn trust(
             }
             known.approve(&file, &proposals).map_err(Fault::from)?;
             for wait in &proposals {
-                println!("{}: approved", wait.name);
+                line!("{}: approved", wait.name)?;
             }
         }
     }
@@ -467,14 +469,14 @@ fn explain_access(
     let (allowed, reason) = gateway.explain_access(&permit, thing);
     let state = gateway.explain_absence(thing);
     if as_json {
-        println!(
+        line!(
             "{:#}",
             json!({"tool": tool, "allowed": allowed, "why": reason, "state": state})
-        );
+        )?;
     } else {
-        println!("{tool}: {reason}");
+        line!("{tool}: {reason}")?;
         if let Some(state) = state {
-            println!("{tool}: {state}");
+            line!("{tool}: {state}")?;
         }
     }
     Ok(())

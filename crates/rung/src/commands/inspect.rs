@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::cli::InspectArgs;
 use crate::exit::{Result, output_error};
+use crate::print::note;
 use crate::server_target;
 use crate::settings::{Settings, escape_for_terminal};
 use crate::table::format_table;
@@ -90,7 +91,7 @@ async fn inspect_server(connection: &ServerConnection) -> Result<InspectionRepor
                 lists.push((name, items, listed.cut));
             }
             Err(error @ (Error::Refused { .. } | Error::Unusable { .. })) => {
-                eprintln!(
+                note!(
                     "warning: {name}: {}",
                     escape_for_terminal(&error.to_string())
                 );

@@ -22,6 +22,7 @@ use rung_fault::{Code, Fault};
 use crate::cli::{Cli, Command, DbCommand, LogFormat};
 use crate::exit::{CommandError, Result};
 use crate::log;
+use crate::print::{line, note};
 use crate::settings::{Settings, SettingsInput, escape_for_terminal};
 
 /// Runs the command of the command line.
@@ -130,7 +131,7 @@ fn report_fault(fault: Fault, json: bool) -> Result {
     if !json {
         return Err(fault.into());
     }
-    println!("{:#}", fault.body(rung_fault::Face::Rung));
+    line!("{:#}", fault.body(rung_fault::Face::Rung))?;
     Err(CommandError::AlreadyReported(fault.code().class()))
 }
 
@@ -195,13 +196,13 @@ fn format_time(ms: u64) -> String {
 /// Warns of project files that were ignored and of values withheld from an unapproved one.
 fn warn_withheld(settings: &Settings) {
     for path in settings.ignored_projects() {
-        eprintln!(
+        note!(
             "warning[untrusted_project]: {} belongs to another user and is ignored",
             escape_for_terminal(&path.to_string_lossy())
         );
     }
     for withheld in settings.withheld() {
-        eprintln!(
+        note!(
             "warning[untrusted_project]: {} is not applied ({})\n  {} review the file, then run `rung config trust`",
             withheld.key,
             withheld.origin,

@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::cli::{ReadArgs, ReplyFormat, ResultCommand};
 use crate::data_folder::DataFolder;
 use crate::exit::{CommandError, Result, output_error};
+use crate::print::note;
 use crate::result_store::StoredResult;
 use crate::settings::Settings;
 use crate::tools::{ReachableSources, ReadInput};
@@ -111,7 +112,11 @@ fn export(results: &DataFolder, permit: &Permit, handle: &str, to: Option<&Path>
         None => copy_result(&stored, &mut io::stdout().lock())?.map_err(output_error),
         Some(path) => {
             let unwritable = |error: io::Error| {
-                Fault::new(Code::StoreBroken, format!("{}: {error}", path.display()))
+                let code = match error.kind() {
+                    io::ErrorKind::StorageFull => Code::StoreBroken,
+                    _ => Code::InvalidArguments,
+                };
+                Fault::new(code, format!("{}: {error}", path.display()))
                     .with_hint("name a new file in a writable folder")
             };
             // Write a temporary file and link it into place: the file appears complete or not at all.
@@ -313,7 +318,7 @@ impl Read for ProgressReader {
 impl Drop for ProgressReader {
     fn drop(&mut self) {
         if self.reported > 0 {
-            eprintln!();
+            note!("");
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::data_folder::DataFolder;
 use crate::exit::Result;
 use crate::gateway::build_default_gateway;
 use crate::listen_address::ListenAddress;
+use crate::print::note;
 use crate::server_config::build_server_config;
 use crate::settings::Settings;
 use crate::tokens::{AnonymousAccess, TokenAuthenticator, TokenStore};
@@ -52,7 +53,7 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
     let open = anonymous_access(args, main.address, &results.tokens())?;
     let without_login = args.dev && is_local_only(args, &main, own.as_ref());
     if without_login {
-        eprintln!(
+        note!(
             "warning[open_owner]: every client on this machine acts as the owner of the data at {}: \
              it may register sources and approve access",
             main.address
@@ -128,15 +129,15 @@ pub(super) fn run(args: &ServeArgs, settings: &Settings) -> Result {
         let mut config = config(&place, asked_at.as_ref());
         config.serve_mcp = false;
         config.other_routes = rung_pdpp::authority(data.clone());
-        eprintln!("the authorization server is at http://{}", place.address);
+        note!("the authorization server is at http://{}", place.address);
         (place, config)
     });
     if args.as_url.is_none() {
         let told = asked_at.or_else(|| args.public_url.as_deref().map(trim_trailing_slash));
         let at = told.unwrap_or_else(|| format!("http://{}", main.address));
-        eprintln!("the owner's page is {at}/owner/grants");
+        note!("the owner's page is {at}/owner/grants");
     }
-    eprintln!("listening at http://{}{}", main.address, http::PATH);
+    note!("listening at http://{}{}", main.address, http::PATH);
     let upkeep = MaintenanceThreads::start(&data);
     rung_memory::release_text_pages();
     let served = serve(offer, (main, first), second, &others);
@@ -291,12 +292,12 @@ fn anonymous_access(
     // Warn if clients of other machines are admitted without a token.
     let reached = !address.ip().is_loopback() || !alone || !args.trusted_proxy.is_empty();
     if open == AnonymousAccess::Always && reached {
-        eprintln!(
+        note!(
             "warning[open_door]: every client that reaches {address} is admitted at /mcp without a token; the owner signs in"
         );
     }
     if open == AnonymousAccess::Never && tokens.list()?.is_empty() {
-        eprintln!(
+        note!(
             "warning[no_token]: no token exists yet\n  {} let agents request access from the owner, or create a token with `rung token new NAME`",
             crate::style::next_label()
         );
@@ -320,7 +321,7 @@ fn ensure_owner_password(records: &Records, file: Option<&Path>) -> std::result:
     }
     let password = crate::password::generate()?;
     records.set_password(&owner, &password)?;
-    eprintln!(
+    note!(
         "the owner signs in with the password {password}\n  shown once; `rung pdpp password` sets a new one"
     );
     Ok(())

@@ -10,8 +10,10 @@ use crate::cli::TokenCommand;
 use crate::data_folder::DataFolder;
 use crate::exit::{Result, output_error};
 use crate::grant_file::GrantFile;
+use crate::print::note;
 use crate::server_config::now_ms;
 use crate::settings::{Settings, escape_for_terminal};
+use crate::table::format_table;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -41,7 +43,7 @@ pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
             let token = tokens.new_token(&name, access, expires_ms, scope, give)?;
             // The token is printed here only.
             writeln!(out, "{}", token.expose()).map_err(output_error)?;
-            eprintln!(
+            note!(
                 "shown once: give it to {} as Authorization: Bearer …",
                 escape_for_terminal(&name)
             );
@@ -53,28 +55,21 @@ pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
                 let rows: Vec<_> = records.iter().map(row).collect();
                 return writeln!(out, "{:#}", json!(rows)).map_err(output_error);
             }
-            let width = records
-                .iter()
-                .map(|record| record.caller.as_str().chars().count())
-                .max();
-            for record in &records {
+            let row = |record: &rung_auth::TokenRecord| {
                 let access = match record.access {
-                    Access::Read => "read ",
+                    Access::Read => "read",
                     Access::Write => "write",
                 };
                 let until = match record.expires_ms {
                     None => "until revoked".to_owned(),
-                    Some(ms) if ms <= now_ms() => format!("ended {}", super::format_time(ms)),
-                    Some(ms) => format!("until {}", super::format_time(ms)),
+                    Some(ms) if ms <= now_ms() => format!("expired {}", super::format_time(ms)),
+                    Some(ms) => super::format_time(ms),
                 };
-                let name = escape_for_terminal(record.caller.as_str());
-                writeln!(
-                    out,
-                    "{name:width$}  {access}  {until}",
-                    width = width.unwrap_or(0)
-                )
-                .map_err(output_error)?;
-            }
+                vec![record.caller.to_string(), access.to_owned(), until]
+            };
+            let rows: Vec<_> = records.iter().map(row).collect();
+            let table = format_table(&["NAME", "ACCESS", "UNTIL"], &rows);
+            write!(out, "{table}").map_err(output_error)?;
         }
         TokenCommand::Revoke { name } => {
             let records = tokens.list()?;
@@ -86,6 +81,7 @@ pub(super) fn run(command: TokenCommand, settings: &Settings) -> Result {
                 let owner = crate::records::local_owner(&records)?;
                 records.revoke_package(&owner, &package)?;
             }
+            note!("{} is revoked", escape_for_terminal(&name));
         }
     }
     Ok(())
@@ -106,7 +102,7 @@ fn issue_grants(
             let patterns = of.attributes.iter().map(rung_auth::Pattern::as_str);
             patterns.collect::<Vec<_>>().join(", ")
         };
-        eprintln!(
+        note!(
             "database {}: {}",
             escape_for_terminal(&of.name),
             escape_for_terminal(&seen)
@@ -122,7 +118,7 @@ fn issue_grants(
     for grant in records.issue_package(&owner, package, &requests)? {
         for stream in &grant.streams {
             let (source, fields) = (&grant.source.id, stream.fields.join(", "));
-            eprintln!(
+            note!(
                 "{} of {}: {}",
                 escape_for_terminal(&stream.name),
                 escape_for_terminal(source),

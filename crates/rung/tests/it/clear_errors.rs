@@ -229,3 +229,92 @@ fn labels_are_styled_on_a_terminal_alone() {
         }
     }
 }
+
+/// Commands and servers survive a reader that closes the stream: `rung … | head -1`.
+#[test]
+fn a_closed_output_or_error_stream_is_no_panic() {
+    let sandbox = Sandbox::new();
+    let config = json!({"mcpServers": {"notes": {"command": "/bin/false"}}}).to_string();
+    let config = sandbox.write("servers.json", config);
+    let config = config.to_str().unwrap();
+    for (args, status) in [
+        (&["gateway", "status", "--config", config][..], 0),
+        (
+            &["gateway", "why", "notes", "--config", config, "--json"],
+            0,
+        ),
+        (&["token", "new", "laptop"], 0),
+        (&["pdpp", "grant", "revoke", "grt_none"], 66),
+    ] {
+        let mut child = sandbox
+            .command()
+            .args(args)
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop((child.stdout.take(), child.stderr.take()));
+        assert_eq!(child.wait().unwrap().code(), Some(status), "{args:?}");
+    }
+}
+
+#[test]
+fn an_existing_file_is_no_fault_of_the_store() {
+    let sandbox = Sandbox::new();
+    let handle = sandbox.store_result("text/plain", "hello");
+    let taken = sandbox.write("taken.txt", "mine");
+    let ran = sandbox.run(&["result", "export", &handle, "--to", taken.to_str().unwrap()]);
+    assert_eq!(ran.status, 64, "{}", ran.stderr);
+    assert!(ran.stderr.contains("exists"), "{}", ran.stderr);
+    assert_eq!(std::fs::read_to_string(taken).unwrap(), "mine");
+}
+
+#[test]
+fn why_allows_nothing_of_a_server_that_cannot_be_used() {
+    let sandbox = Sandbox::new();
+    let config = json!({"mcpServers": {"notes": {"command": "/bin/false"}}}).to_string();
+    sandbox.write("project/.mcp.json", config);
+    for (id, reason) in [
+        ("notes::read", "not approved: rung gateway trust notes"),
+        ("noets::read", "no server has that name"),
+    ] {
+        let told = sandbox.run_ok(&["gateway", "why", id, "--json"]);
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        assert_eq!(told["allowed"], false, "{told}");
+        assert!(told["why"].as_str().unwrap().contains(reason), "{told}");
+    }
+}
+
+#[test]
+fn a_grant_that_is_revoked_twice_is_reported_as_revoked() {
+    let data = crate::authorization::start_open_server();
+    let issued = data.sandbox.run(&[
+        "pdpp", "grant", "issue", "--client", "agent", "--source", "mail",
+    ]);
+    let id = issued
+        .stderr
+        .lines()
+        .find_map(|line| line.strip_prefix("grant "));
+    let id = id.unwrap().to_owned();
+    data.sandbox.run_ok(&["pdpp", "grant", "revoke", &id]);
+    let again = data.sandbox.run(&["pdpp", "grant", "revoke", &id]);
+    assert_eq!(again.status, 66, "{}", again.stderr);
+    assert!(
+        again.stderr.contains("is already revoked"),
+        "{}",
+        again.stderr
+    );
+}
+
+#[test]
+fn the_list_of_databases_tells_which_folders_can_be_opened() {
+    let sandbox = Sandbox::new();
+    for (flags, any, has_roots) in [("", true, false), (" --root .", false, true)] {
+        let server = format!("{} db mcp{flags}", env!("CARGO_BIN_EXE_rung"));
+        let listed = sandbox.run_ok(&["call", &server, "rung.db_list"]);
+        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        assert_eq!(listed["anyFolder"], any, "{listed}");
+        assert_eq!(listed["roots"].is_array(), has_roots, "{listed}");
+    }
+}

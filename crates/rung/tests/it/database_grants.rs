@@ -432,7 +432,7 @@ fn a_grant_that_cannot_hold_is_refused_with_the_reason() {
         assert_ne!(ran.status, 0, "{grant}");
         assert!(ran.stderr.contains(why), "{grant}: {}", ran.stderr);
     }
-    assert_eq!(sandbox.run_ok(&["token", "list"]), "");
+    assert_eq!(sandbox.run_ok(&["token", "list", "--json"]), "[]\n");
 }
 
 #[test]

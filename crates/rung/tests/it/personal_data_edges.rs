@@ -510,7 +510,7 @@ fn a_grant_until_the_last_day_holds() {
     let read = agent.call_ok("query_records", json!({"stream": "messages"}));
     assert!(read.text().contains("apple"), "{}", read.text());
     let listed = data.sandbox.run_ok(&["token", "list"]);
-    assert!(listed.contains("until 9999-12-31T00:00:00Z"), "{listed}");
+    assert!(listed.contains("  9999-12-31T00:00:00Z"), "{listed}");
     let grants = data.sandbox.run_ok(&["pdpp", "grant", "list", "--json"]);
     assert!(grants.contains("9999-12-31T00:00:00Z"), "{grants}");
     let page =

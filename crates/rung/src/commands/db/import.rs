@@ -16,6 +16,7 @@ use super::DatabaseOpener;
 use super::dump::invalid_dump_line;
 use crate::cli::{DbFormat, DbImportArgs};
 use crate::exit::{CommandError, Result};
+use crate::print::note;
 
 /// Maximum number of entities or datoms in one transaction.
 const BATCH_SIZE: usize = 20_000;
@@ -70,9 +71,9 @@ pub(super) fn run(args: &DbImportArgs, databases: &DatabaseOpener) -> Result {
     }
     import.commit()?;
     if import.shows_progress {
-        eprintln!();
+        note!("");
     }
-    eprintln!(
+    note!(
         "imported {} {}",
         import.imported,
         if format == DbFormat::Dump {

@@ -7,6 +7,7 @@ use rung_fault::Fault;
 use rung_kv::Home;
 
 use crate::exit::{Result, output_error};
+use crate::print::note;
 use crate::settings::Settings;
 
 pub(super) fn run(from: &Path, settings: &Settings) -> Result {
@@ -16,7 +17,7 @@ pub(super) fn run(from: &Path, settings: &Settings) -> Result {
     Home::open(home.path())?;
     let model = &taken.model;
     let (kind, dimensions) = (model.kind(), model.dimensions());
-    eprintln!("{kind} with {dimensions} dimensions, {}", model.id());
+    note!("{kind} with {dimensions} dimensions, {}", model.id());
     let dir = toml::Value::from(taken.folder.to_string_lossy().into_owned());
     let mut out = std::io::stdout().lock();
     writeln!(out, "[embeddings.default]\ndir = {dir}").map_err(output_error)

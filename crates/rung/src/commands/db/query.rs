@@ -15,6 +15,7 @@ use super::{DatabaseOpener, show};
 use crate::cli::{DbOutputFormat, DbQueryArgs};
 use crate::data_folder::DataFolder;
 use crate::exit::{Result, output_error};
+use crate::print::note;
 use crate::settings::Settings;
 
 pub(super) fn run(
@@ -101,7 +102,7 @@ fn print_page(page: Page<QueryResult, ResultEntry>, form: &DbOutputFormat) -> Re
             kept.handle
         );
         if form.edn {
-            eprintln!("{told}");
+            note!("{told}");
         } else {
             writeln!(out, "{told}").map_err(output_error)?;
         }

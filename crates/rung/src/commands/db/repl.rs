@@ -10,6 +10,7 @@ use rung_fault::Fault;
 use super::{DatabaseOpener, show, transact};
 use crate::cli::DbOutputFormat;
 use crate::exit::{CommandError, Result, output_error, print_fault};
+use crate::print;
 
 const HELP: &str = "\
 [:find … :where …]         run a query; write its further inputs behind it on the same line
@@ -23,20 +24,19 @@ pub(super) fn run(folder: &Path, databases: &DatabaseOpener) -> Result {
     let db = databases.open_for_writing(folder)?;
     let prompted = std::io::stdin().is_terminal();
     let mut waiting = String::new();
-    let prompt = |waiting: &str| {
-        if prompted {
-            print!(
-                "{}",
-                if waiting.is_empty() {
-                    "rung> "
-                } else {
-                    "  ... "
-                }
-            );
-            let _shown = std::io::stdout().flush();
+    let prompt = |waiting: &str| -> Result {
+        if !prompted {
+            return Ok(());
         }
+        let prompt = if waiting.is_empty() {
+            "rung> "
+        } else {
+            "  ... "
+        };
+        print::to_stdout(format_args!("{prompt}"))?;
+        std::io::stdout().flush().map_err(output_error)
     };
-    prompt(&waiting);
+    prompt(&waiting)?;
     for line in std::io::stdin().lock().lines() {
         waiting.push_str(&line.map_err(output_error)?);
         waiting.push('\n');
@@ -60,7 +60,7 @@ pub(super) fn run(folder: &Path, databases: &DatabaseOpener) -> Result {
                 }
             }
         }
-        prompt(&waiting);
+        prompt(&waiting)?;
     }
     match parse_forms(&waiting) {
         Err(error) => Err(Fault::from(error).into()),

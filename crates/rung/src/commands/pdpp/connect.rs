@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::cli::ProviderCommand;
 use crate::exit::{Result, output_error};
+use crate::print::note;
 use crate::settings::escape_for_terminal;
 use crate::table::format_table;
 
@@ -49,17 +50,17 @@ pub(super) fn run(command: ProviderCommand) -> Result {
 
 fn request_access(ask: &ConnectRequest, opens: bool) -> Result {
     let connected = super::super::build_runtime()?.block_on(connect(ask, |waiting| {
-        eprintln!(
+        note!(
             "approve the request at {}",
             escape_for_terminal(&waiting.approval_url)
         );
         if let Some(code) = &waiting.user_code {
-            eprintln!("the page shows the code {}", escape_for_terminal(code));
+            note!("the page shows the code {}", escape_for_terminal(code));
         }
         if opens {
             open_browser(&waiting.approval_url);
         }
-        eprintln!("waiting for the owner's decision, at most five minutes");
+        note!("waiting for the owner's decision, at most five minutes");
     }))?;
     let mut out = io::stdout().lock();
     let grant = connected.cached.credential.grant_id.unwrap_or_default();
@@ -142,7 +143,7 @@ fn revoke_grant(cache: &CredentialCache, provider: &str) -> Result {
         revoke(&cached).await
     })?;
     cache.remove(&provider)?;
-    eprintln!("the grant is revoked and its cached credential deleted");
+    note!("the grant is revoked and its cached credential deleted");
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::cli::ConnectionsCommand;
 use crate::exit::{Result, output_error};
+use crate::print::note;
 use crate::table::format_table;
 
 pub(super) fn run(records: &Records, owner: &Bearer, command: ConnectionsCommand) -> Result {
@@ -19,7 +20,7 @@ pub(super) fn run(records: &Records, owner: &Bearer, command: ConnectionsCommand
         records
             .update_connection(owner, id, &change)
             .map_err(Fault::from)?;
-        eprintln!("{id} is {status}");
+        note!("{id} is {status}");
         Ok(())
     };
     match command {
@@ -51,14 +52,14 @@ pub(super) fn run(records: &Records, owner: &Bearer, command: ConnectionsCommand
             let (_, is_new) = records
                 .put_connection(owner, &id, &connector, name.as_deref())
                 .map_err(Fault::from)?;
-            eprintln!("{id} is {}", if is_new { "created" } else { "renamed" });
+            note!("{id} is {}", if is_new { "created" } else { "renamed" });
             Ok(())
         }
         ConnectionsCommand::Pause { id } => status(&id, "paused"),
         ConnectionsCommand::Resume { id } => status(&id, "active"),
         ConnectionsCommand::Revoke { id } => {
             records.revoke_connection(owner, &id).map_err(Fault::from)?;
-            eprintln!("{id} is revoked; `rung pdpp erase --connection {id}` erases its records");
+            note!("{id} is revoked; `rung pdpp erase --connection {id}` erases its records");
             Ok(())
         }
     }

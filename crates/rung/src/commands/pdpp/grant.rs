@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::cli::GrantCommand;
 use crate::data_folder::DataFolder;
 use crate::exit::{Result, output_error};
+use crate::print::note;
 use crate::settings::Settings;
 use crate::table::format_table;
 
@@ -52,9 +53,9 @@ pub(super) fn run(
             };
             let (grant, token) = records.issue_grant(owner, &request).map_err(Fault::from)?;
             for stream in &grant.streams {
-                eprintln!("{}: {}", stream.name, stream.fields.join(", "));
+                note!("{}: {}", stream.name, stream.fields.join(", "));
             }
-            eprintln!("grant {}", grant.grant_id);
+            note!("grant {}", grant.grant_id);
             super::print_token_once(token.expose(), &client)
         }
         GrantCommand::List { json } => {
@@ -96,7 +97,7 @@ pub(super) fn run(
             records
                 .revoke_grant(owner, &id, &tokens)
                 .map_err(Fault::from)?;
-            eprintln!("{id} is revoked");
+            note!("{id} is revoked");
             Ok(())
         }
     }

@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::cli::IngestArgs;
 use crate::exit::{Result, output_error};
+use crate::print::note;
 use crate::settings::Settings;
 
 /// Bytes between checkpoints of a file.
@@ -116,7 +117,7 @@ impl FileIngest<'_> {
         let note = self.checkpoint_path(path);
         let from = read_checkpoint(&mut file, &note)?;
         if let Some(from) = &from {
-            eprintln!("resuming after {} lines", from.lines);
+            note!("resuming after {} lines", from.lines);
         }
         let (bytes, lines) = from.map_or((0, 0), |from| (from.bytes, from.lines));
         file.seek(SeekFrom::Start(bytes)).map_err(read_fault)?;
@@ -353,7 +354,7 @@ impl ProgressBar {
 
     fn finish(&self) {
         if self.is_terminal && self.last_update.is_some() {
-            eprintln!();
+            note!("");
         }
     }
 }

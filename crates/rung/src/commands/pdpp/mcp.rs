@@ -13,6 +13,7 @@ use rung_pdpp::tools::{INSTRUCTIONS, Options, Tools};
 
 use crate::cli::{AdapterArgs, PersonalDataArgs, PersonalDataTools};
 use crate::exit::{CommandError, Result};
+use crate::print::note;
 use crate::settings::Settings;
 
 /// Environment variables with owner credentials. They are not for agents: if one is set, the adapter refuses to start.
@@ -104,9 +105,9 @@ fn serve(
     let runtime = super::super::build_runtime()?;
     let own = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
     if !provider.starts_with("https://") && !own.iter().any(|own| provider.starts_with(own)) {
-        eprintln!("warning[plain_http]: the token is sent to {provider} unencrypted");
+        note!("warning[plain_http]: the token is sent to {provider} unencrypted");
     }
-    eprintln!("{}: connected to {provider}", args.server_name);
+    note!("{}: connected to {provider}", args.server_name);
     let permit = Permit::local_user(Access::Read);
     let stop = super::super::stop_signal();
     rung_memory::release_text_pages();

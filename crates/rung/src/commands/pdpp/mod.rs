@@ -17,6 +17,7 @@ use serde_json::json;
 
 use crate::cli::{OwnerCommand, PdppCommand};
 use crate::exit::{Result, output_error};
+use crate::print::note;
 use crate::server_config::now_ms;
 use crate::settings::{Settings, escape_for_terminal};
 use crate::table::format_table;
@@ -61,9 +62,9 @@ fn run_owner_command(command: OwnerCommand, settings: &Settings) -> Result {
                 .map_err(Fault::from)?;
             if !stdin {
                 writeln!(io::stdout().lock(), "{password}").map_err(output_error)?;
-                eprintln!("shown once: the owner signs in with this password");
+                note!("shown once: the owner signs in with this password");
             }
-            eprintln!(
+            note!(
                 "the password is set for the data in {}",
                 settings.home()?.display()
             );
@@ -74,7 +75,7 @@ fn run_owner_command(command: OwnerCommand, settings: &Settings) -> Result {
                 .issue_resource_server_secret(&owner, &name)
                 .map_err(Fault::from)?;
             writeln!(io::stdout().lock(), "{name}:{}", token.expose()).map_err(output_error)?;
-            eprintln!("shown once: the resource server reads it with --as-credentials-file");
+            note!("shown once: the resource server reads it with --as-credentials-file");
             Ok(())
         }
         OwnerCommand::Keep {
@@ -113,7 +114,7 @@ fn expires_ms(days: Option<u32>) -> Option<i64> {
 /// Prints a new token, which cannot be printed again.
 fn print_token_once(token: &str, whose: &str) -> Result {
     writeln!(io::stdout().lock(), "{token}").map_err(output_error)?;
-    eprintln!(
+    note!(
         "shown once: give it to {} as Authorization: Bearer …",
         escape_for_terminal(whose)
     );
@@ -143,9 +144,10 @@ fn erase(
         }
     };
     let erased = erased.map_err(Fault::from)?;
-    eprintln!(
+    note!(
         "erased {} records of {} connections",
-        erased.records, erased.connections
+        erased.records,
+        erased.connections
     );
     Ok(())
 }

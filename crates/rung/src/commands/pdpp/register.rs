@@ -6,6 +6,7 @@ use rung_fault::{Code, Fault};
 use rung_records::{BuildProgress, Records};
 
 use crate::exit::Result;
+use crate::print::note;
 
 pub(super) fn run(records: &Records, files: &[PathBuf]) -> Result {
     for file in files {
@@ -17,7 +18,7 @@ pub(super) fn run(records: &Records, files: &[PathBuf]) -> Result {
         let declared = records
             .register_source(body)
             .map_err(|error| Fault::from(error).with_location(&file.display().to_string()))?;
-        eprintln!(
+        note!(
             "registered {} with {} streams",
             declared.connector,
             declared.streams.len()
@@ -25,9 +26,10 @@ pub(super) fn run(records: &Records, files: &[PathBuf]) -> Result {
     }
     let told = |progress: &BuildProgress| {
         let part = progress.done * 100 / progress.total.max(1);
-        eprintln!(
+        note!(
             "building {} of {}: {part} %",
-            progress.stream, progress.connection
+            progress.stream,
+            progress.connection
         );
     };
     records.maintenance(&told).map_err(Fault::from)?;
