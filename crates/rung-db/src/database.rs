@@ -7,11 +7,12 @@ use rung_datalog::{Bounds, Datom, Db, IndexOrder, IndexScan, QueryResultHeader, 
 use rung_dtlv::{DatomIndex, DatomPattern, QueryAnswer};
 use rung_edn::{Map, Name, Value as Edn};
 use rung_fault::{Code, Detail, Fault};
+use rung_tool::Cancellation;
 use serde_json::{Value, json};
 
 use crate::json::to_json;
 use crate::remote::reject_host_functions;
-use crate::taker::{Made, Taker, Watch};
+use crate::taker::{Made, Taker, query_bounds, wait_limit};
 
 /// Entities per request to a server.
 const PULL_BATCH: usize = 500;
@@ -104,7 +105,7 @@ fn parse_attribute(given: &Edn) -> Result<Name, Fault> {
 
 impl Database {
     /// Returns the database with the deadline and cancellation of a call.
-    pub(crate) fn with_cancellation(&self, watch: &Watch) -> Self {
+    pub(crate) fn with_cancellation(&self, cancellation: &Cancellation) -> Self {
         match self {
             Self::Local {
                 db, whole, folder, ..
@@ -112,9 +113,11 @@ impl Database {
                 db: db.clone(),
                 whole: whole.clone(),
                 folder: folder.clone(),
-                bounds: watch.bounds(),
+                bounds: query_bounds(cancellation),
             },
-            Self::Remote(database) => Self::Remote(database.with_wait_limit(watch.patience())),
+            Self::Remote(database) => {
+                Self::Remote(database.with_wait_limit(wait_limit(cancellation)))
+            }
         }
     }
 

@@ -14,11 +14,12 @@ use rung_edn::{Map, Value as Edn};
 use rung_fault::{Code, Detail, Fault};
 use rung_kv::typed::TypedTables;
 use rung_kv::{Kv, KvOptions};
+use rung_tool::Cancellation;
 
-use crate::asking::DatabaseFolder;
+use crate::context::DatabaseFolder;
 use crate::database::Database;
 use crate::store::KeyValueStore;
-use crate::taker::Watch;
+use crate::taker::wait_limit;
 use crate::texts::TextSearchIndex;
 use crate::vectors::VectorSearchIndex;
 
@@ -221,7 +222,7 @@ impl Handles {
         permit: &Permit,
         session: &DtlvSession,
         (given, access): (DatabaseSettings, Access),
-        watch: &Watch,
+        cancellation: &Cancellation,
         anew: bool,
     ) -> Result<String, Fault> {
         let same = |own: &Database| match own {
@@ -230,8 +231,10 @@ impl Handles {
         };
         let known = self.find_open_database(permit, same).filter(|_| !anew);
         let session = match &known {
-            Some((_, Database::Remote(own))) => own.session().with_wait_limit(watch.patience()),
-            _ => session.with_wait_limit(watch.patience()),
+            Some((_, Database::Remote(own))) => {
+                own.session().with_wait_limit(wait_limit(cancellation))
+            }
+            _ => session.with_wait_limit(wait_limit(cancellation)),
         };
         let opened = rung_dtlv::DtlvDatabase::open(session, given.schema, given.opts)?;
         if let Some((id, _)) = known {
@@ -314,9 +317,9 @@ impl Handles {
         permit: &Permit,
         session: &DtlvSession,
         (opts, access): (Option<Map>, Access),
-        watch: &Watch,
+        cancellation: &Cancellation,
     ) -> Result<String, Fault> {
-        let store = KvStore::open(session.with_wait_limit(watch.patience()), opts)?;
+        let store = KvStore::open(session.with_wait_limit(wait_limit(cancellation)), opts)?;
         let store = store.with_wait_limit(rung_dtlv::WaitLimit::default());
         self.insert(
             permit,

@@ -10,7 +10,7 @@
 //! reported as a failure; no output contains a password; a result that does not fit into a reply can be read to its end
 //! from one snapshot.
 
-mod asking;
+mod context;
 mod database;
 mod handles;
 pub mod json;

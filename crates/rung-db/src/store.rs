@@ -8,10 +8,11 @@ use rung_fault::{Code, Detail, Fault};
 use rung_kv::typed::{KeySpan, TableKind, TableOp, TypedTables, ValueType};
 use rung_search::text::{TextIndex, TextOptions};
 use rung_search::vectors::{VectorIndex, VectorOptions};
+use rung_tool::Cancellation;
 use serde_json::json;
 
 use crate::json::to_json;
-use crate::taker::{Taker, Watch};
+use crate::taker::{Taker, wait_limit};
 use crate::texts::TextSearchIndex;
 use crate::vectors::VectorSearchIndex;
 
@@ -98,10 +99,10 @@ fn has_table(store: &KvStore, table: &str) -> Result<bool, Fault> {
 
 impl KeyValueStore {
     /// Returns the store with the deadline and cancellation of a call.
-    pub(crate) fn with_cancellation(&self, watch: &Watch) -> Self {
+    pub(crate) fn with_cancellation(&self, cancellation: &Cancellation) -> Self {
         match self {
             Self::Local(tables) => Self::Local(tables.clone()),
-            Self::Remote(store) => Self::Remote(store.with_wait_limit(watch.patience())),
+            Self::Remote(store) => Self::Remote(store.with_wait_limit(wait_limit(cancellation))),
         }
     }
 

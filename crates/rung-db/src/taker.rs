@@ -1,12 +1,11 @@
 //! Delivery of result items: offset, limit and cancellation.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use rung_datalog::Bounds;
 use rung_edn::Value as Edn;
-use rung_fault::{Code, Fault};
+use rung_fault::Fault;
+use rung_tool::Cancellation;
 use serde_json::Value;
 
 /// Items between two checks of the deadline.
@@ -14,47 +13,23 @@ const STEPS: u32 = 32;
 /// Default limit.
 pub(crate) const MAX_LIMIT: usize = 10_000;
 
-/// The deadline and the cancellation of a call.
-#[derive(Debug, Clone)]
-pub(crate) struct Watch {
-    until: Option<Instant>,
-    cancelled: Arc<AtomicBool>,
+/// Returns the bounds of a query of the local engine.
+pub(crate) fn query_bounds(cancellation: &Cancellation) -> Bounds {
+    let left = cancellation
+        .deadline()
+        .map(|end| end.saturating_duration_since(Instant::now()));
+    Bounds {
+        max_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+        cancelled: Some(cancellation.flag()),
+        ..Bounds::default()
+    }
 }
 
-impl Watch {
-    pub(crate) fn new(until: Option<Instant>, cancelled: Arc<AtomicBool>) -> Self {
-        Self { until, cancelled }
-    }
-
-    /// Returns an error if the call was cancelled or its deadline has passed.
-    pub(crate) fn look(&self) -> Result<(), Fault> {
-        let late = self.until.is_some_and(|end| Instant::now() >= end);
-        if late || self.cancelled.load(Ordering::Relaxed) {
-            let why = "the call was cancelled or its deadline passed";
-            return Err(Fault::new(Code::DeadlineExceeded, why)
-                .with_hint("narrow the request: pass more known values, or a limit"));
-        }
-        Ok(())
-    }
-
-    /// Returns the bounds for the local engine.
-    pub(crate) fn bounds(&self) -> Bounds {
-        let left = self
-            .until
-            .map(|end| end.saturating_duration_since(Instant::now()));
-        Bounds {
-            max_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
-            cancelled: Some(self.cancelled.clone()),
-            ..Bounds::default()
-        }
-    }
-
-    /// Returns the bounds for a remote server.
-    pub(crate) fn patience(&self) -> rung_dtlv::WaitLimit {
-        rung_dtlv::WaitLimit {
-            deadline: self.until,
-            cancelled: Some(self.cancelled.clone()),
-        }
+/// Returns the bounds of a request to a remote server.
+pub(crate) fn wait_limit(cancellation: &Cancellation) -> rung_dtlv::WaitLimit {
+    rung_dtlv::WaitLimit {
+        deadline: cancellation.deadline(),
+        cancelled: Some(cancellation.flag()),
     }
 }
 
@@ -94,7 +69,7 @@ pub(crate) enum Made {
 pub(crate) struct Taker<'t> {
     give: &'t mut dyn FnMut(String) -> bool,
     wanted: Wanted,
-    watch: &'t Watch,
+    cancellation: &'t Cancellation,
     steps: u32,
     ended: Option<Fault>,
 }
@@ -103,12 +78,12 @@ impl<'t> Taker<'t> {
     pub(crate) fn new(
         give: &'t mut dyn FnMut(String) -> bool,
         wanted: Wanted,
-        watch: &'t Watch,
+        cancellation: &'t Cancellation,
     ) -> Self {
         Self {
             give,
             wanted,
-            watch,
+            cancellation,
             steps: 0,
             ended: None,
         }
@@ -118,7 +93,7 @@ impl<'t> Taker<'t> {
     pub(crate) fn take(&mut self, item: impl FnOnce() -> Value) -> bool {
         self.steps += 1;
         if self.steps.is_multiple_of(STEPS)
-            && let Err(fault) = self.watch.look()
+            && let Err(fault) = self.cancellation.check()
         {
             self.ended = Some(fault);
         }
@@ -144,7 +119,7 @@ impl<'t> Taker<'t> {
 
     /// Returns an error if the call was cancelled or its deadline has passed.
     pub(crate) fn look(&self) -> Result<(), Fault> {
-        self.watch.look()
+        self.cancellation.check()
     }
 
     /// Returns the error that stopped the items, if any.
@@ -156,18 +131,23 @@ impl<'t> Taker<'t> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use rung_fault::Code;
+
     use super::*;
 
     #[test]
     fn those_that_are_wanted_are_taken_and_no_more_are_asked_for() {
-        let watch = Watch::new(None, Arc::default());
+        let cancellation = Cancellation::new(None, Arc::default());
         let mut items = Vec::new();
         let mut give = |item| {
             items.push(item);
             true
         };
         let wanted = Wanted::of(Some(2), Some(3));
-        let mut taker = Taker::new(&mut give, wanted, &watch);
+        let mut taker = Taker::new(&mut give, wanted, &cancellation);
         let asked = (0..99)
             .take_while(|n| taker.take(|| Value::from(*n)))
             .count();
@@ -177,10 +157,10 @@ mod tests {
 
     #[test]
     fn what_nobody_waits_for_ends_also_while_items_are_left_out() {
-        let watch = Watch::new(None, Arc::new(AtomicBool::new(true)));
+        let cancellation = Cancellation::new(None, Arc::new(AtomicBool::new(true)));
         let mut give = |_| true;
         let wanted = Wanted::of(None, Some(usize::MAX));
-        let mut taker = Taker::new(&mut give, wanted, &watch);
+        let mut taker = Taker::new(&mut give, wanted, &cancellation);
         while taker.take(|| Value::Null) {}
         assert_eq!(taker.end().unwrap_err().code(), Code::DeadlineExceeded);
     }

@@ -8,11 +8,12 @@ use rung_fault::{Code, Detail, Fault};
 use rung_kv::encode;
 use rung_kv::typed::TypedTables;
 use rung_search::text::{Display, Query, SearchOptions, TextHit, TextIndex};
+use rung_tool::Cancellation;
 use serde_json::{Value, json};
 
 use crate::json::to_json;
 use crate::stop::SearchStop;
-use crate::taker::{Taker, Watch};
+use crate::taker::{Taker, wait_limit};
 
 #[derive(Clone)]
 pub(crate) enum TextSearchIndex {
@@ -23,10 +24,10 @@ pub(crate) enum TextSearchIndex {
 
 impl TextSearchIndex {
     /// Returns the index with the deadline and cancellation of a call.
-    pub(crate) fn with_cancellation(&self, watch: &Watch) -> Self {
+    pub(crate) fn with_cancellation(&self, cancellation: &Cancellation) -> Self {
         match self {
             Self::Local(tables, index) => Self::Local(tables.clone(), index.clone()),
-            Self::Remote(index) => Self::Remote(index.with_wait_limit(watch.patience())),
+            Self::Remote(index) => Self::Remote(index.with_wait_limit(wait_limit(cancellation))),
         }
     }
 

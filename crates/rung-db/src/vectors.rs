@@ -7,11 +7,12 @@ use rung_fault::Fault;
 use rung_kv::encode;
 use rung_kv::typed::TypedTables;
 use rung_search::vectors::{Display, SearchOptions, VectorIndex};
+use rung_tool::Cancellation;
 use serde_json::{Value, json};
 
 use crate::json::to_json;
 use crate::stop::SearchStop;
-use crate::taker::{Taker, Watch};
+use crate::taker::{Taker, wait_limit};
 
 #[derive(Clone)]
 pub(crate) enum VectorSearchIndex {
@@ -31,10 +32,10 @@ fn to_f32(vector: &[f64]) -> Vec<f32> {
 
 impl VectorSearchIndex {
     /// Returns the index with the deadline and cancellation of a call.
-    pub(crate) fn with_cancellation(&self, watch: &Watch) -> Self {
+    pub(crate) fn with_cancellation(&self, cancellation: &Cancellation) -> Self {
         match self {
             Self::Local(tables, index) => Self::Local(tables.clone(), index.clone()),
-            Self::Remote(index) => Self::Remote(index.with_wait_limit(watch.patience())),
+            Self::Remote(index) => Self::Remote(index.with_wait_limit(wait_limit(cancellation))),
         }
     }
 

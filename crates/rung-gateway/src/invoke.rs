@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rung_fault::{Code, Detail, Fault, nearest};
 use rung_mcp::connect::{Error, RequestOptions, ServerResult};
-use rung_tool::{Call, arguments};
+use rung_tool::Call;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
@@ -330,7 +330,7 @@ fn check_arguments(tool: &CatalogTool, arguments: &RawValue) -> Result<(), Fault
     };
     let given: Value = serde_json::from_str(arguments.get())
         .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))?;
-    arguments::check(schema, &given).map_err(|fault| {
+    rung_tool::check_arguments(schema, &given).map_err(|fault| {
         if fault.code() != Code::InvalidArguments || fault.hint().is_some() {
             return fault;
         }

@@ -1,7 +1,7 @@
 //! Tools, resources and prompts, independent of any protocol.
 //!
-//! Owns: the typed [`Tool`], the [`Toolbox`] that holds tools, the [`ToolSource`] trait that everything that offers
-//! tools implements, the incoming [`Call`] with its [`Peer`], and the outgoing [`Reply`]; resources and
+//! Owns: the typed [`Tool`], the [`Toolbox`] that holds the tools of a [`ToolSet`], the [`ToolSource`] trait that everything
+//! that offers tools implements, the policy for arguments, the incoming [`Call`] with its [`Peer`], and the outgoing [`Reply`]; resources and
 //! prompts in the same way. Refuses to know: MCP, HTTP, and what any tool does.
 //!
 //! The laws it keeps: arguments reach a tool only after its published schema accepted them; a tool that
@@ -10,7 +10,7 @@
 
 #![warn(missing_docs)]
 
-pub mod arguments;
+mod arguments;
 mod card;
 mod change;
 mod conversation;
@@ -26,6 +26,7 @@ mod source;
 mod tool;
 mod toolbox;
 
+pub use arguments::{Arguments, check as check_arguments};
 pub use card::{Card, Hints, TaskUse};
 pub use change::{Change, ChangeReceiver, ChangeSender};
 pub use conversation::{Conversation, WeakConversation};
@@ -43,5 +44,8 @@ pub use resource::{
 };
 pub use schema::Schema;
 pub use source::{BoxFuture, Call, ToolSource, ToolSources, Trace, unknown_tool};
-pub use tool::Tool;
-pub use toolbox::{Toolbox, ToolboxBuilder};
+pub use tool::{
+    Answer, ArgumentRules, Body, BodyFuture, Cancellation, InputSchema, Parameter, ParameterType,
+    Tool, ToolContext, ToolSet, input_schema_of, output_schema_of,
+};
+pub use toolbox::{CallScope, ErasedTool, Toolbox};

@@ -1,162 +1,139 @@
-//! Rung's own tools, as a source.
+//! The tools of one source: who may use them, how their arguments are read, when they end, and how they reply.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use rung_auth::Permit;
 use rung_fault::{Code, Face, Fault};
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::card::{Card, TaskUse};
-use crate::reply::{Reply, ResultSink, ToolOutput, render};
-use crate::schema::{input_schema, output_schema};
+use crate::arguments::{self, Arguments};
+use crate::card::{Card, Hints, TaskUse};
+use crate::reply::{Reply, ResultSink, render, to_raw_json};
 use crate::source::{BoxFuture, Call, ToolSource, unknown_tool};
-use crate::{Error, Result, Schema, Tool, arguments};
+use crate::tool::{
+    Answer, ArgumentRules, Body, Cancellation, Tool, ToolContext, ToolSet, deadline_fault,
+};
+use crate::{Error, Result, Schema};
 
 /// Bytes of a tool's name that every client accepts.
 const MAX_NAME_BYTES: usize = 64;
 
 /// A set of tools.
-pub struct Toolbox {
-    tools: Vec<ToolboxEntry>,
+pub struct Toolbox<S: ToolSet> {
+    set: Arc<S>,
+    entries: Vec<Entry<S>>,
+    cards: Arc<[Arc<Card>]>,
     by_name: HashMap<&'static str, usize>,
-    face: Face,
     result_sink: Arc<dyn ResultSink>,
 }
 
-struct ToolboxEntry {
-    card: Card,
+struct Entry<S: ToolSet> {
+    card: Arc<Card>,
     schema: Schema,
-    tool: Box<dyn ErasedTool>,
+    tool: &'static dyn ErasedTool<S>,
 }
 
-impl ToolboxEntry {
-    /// Returns true if the permit may use the tool. Decided only here.
-    fn is_granted(&self, permit: &Permit) -> bool {
-        self.card.access <= permit.access()
-    }
-}
-
-/// Builds a [`Toolbox`].
-pub struct ToolboxBuilder(Toolbox);
-
-impl Toolbox {
-    /// Returns a builder. Errors are written for `face`; long results are stored in `keep`.
-    pub fn builder(face: Face, keep: Arc<dyn ResultSink>) -> ToolboxBuilder {
-        ToolboxBuilder(Self {
-            tools: Vec::new(),
-            by_name: HashMap::new(),
-            face,
-            result_sink: keep,
+impl<S: ToolSet> Toolbox<S> {
+    /// Creates a toolbox, if the names and schemas of the tools are valid. Long results are stored in `result_sink`.
+    pub fn new(
+        set: Arc<S>,
+        tools: &[&'static dyn ErasedTool<S>],
+        result_sink: Arc<dyn ResultSink>,
+    ) -> Result<Self> {
+        let mut entries = Vec::new();
+        let mut by_name = HashMap::new();
+        for (at, tool) in tools.iter().enumerate() {
+            let card = tool.card()?;
+            if by_name.insert(tool.name(), at).is_some() {
+                return Err(Error::NameTaken(tool.name()));
+            }
+            entries.push(Entry {
+                schema: Schema::compile(&card.input_schema)?,
+                card: Arc::new(card),
+                tool: *tool,
+            });
+        }
+        Ok(Self {
+            set,
+            cards: entries.iter().map(|entry| entry.card.clone()).collect(),
+            entries,
+            by_name,
+            result_sink,
         })
     }
 
-    /// Returns the tools that a permit may use.
-    fn permitted<'a>(&'a self, permit: &'a Permit) -> impl Iterator<Item = &'a ToolboxEntry> {
-        self.tools.iter().filter(|entry| entry.is_granted(permit))
+    /// Returns the state that the tools share.
+    pub fn set(&self) -> &Arc<S> {
+        &self.set
     }
 
-    fn find(&self, permit: &Permit, name: &str) -> Result<&ToolboxEntry, Fault> {
-        let entry = self.by_name.get(name).map(|at| &self.tools[*at]);
-        let granted = entry.filter(|entry| entry.is_granted(permit));
+    /// Returns the tools that a permit may use, if it may access anything.
+    fn permitted<'a>(
+        &'a self,
+        permit: &'a Permit,
+        is_open: bool,
+    ) -> impl Iterator<Item = &'a Entry<S>> {
+        let permits = move |entry: &&Entry<S>| is_open && self.set.permits(permit, &entry.card);
+        self.entries.iter().filter(permits)
+    }
+
+    /// Returns the tool of a name, if the permit may use it. The fault of any other name lists the tools that it may use.
+    fn find(&self, permit: &Permit, is_open: bool, name: &str) -> Result<&Entry<S>, Fault> {
+        let entry = self.by_name.get(name).map(|at| &self.entries[*at]);
+        let granted = entry.filter(|entry| is_open && self.set.permits(permit, &entry.card));
         granted.ok_or_else(|| {
-            let names = self.permitted(permit).map(|entry| &*entry.card.name);
-            unknown_tool(name, names)
+            let permitted = self.permitted(permit, is_open);
+            unknown_tool(name, permitted.map(|entry| &*entry.card.name))
         })
     }
 
-    async fn run_tool(
+    async fn run(
         &self,
         call: &Call,
-        name: &str,
-        arguments: &RawValue,
-    ) -> Result<Reply, Fault> {
-        let entry = self.find(&call.permit, name)?;
-        let arguments = serde_json::from_str(arguments.get())
-            .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))?;
-        // A client may send null or leave the arguments out.
-        let arguments = match arguments {
-            Value::Null => json!({}),
-            arguments => arguments,
+        entry: &Entry<S>,
+        access: S::Access,
+        raw: &RawValue,
+    ) -> Result<Reply, S::Error> {
+        let card = &entry.card;
+        let read = arguments::read(raw, &entry.schema, &entry.tool.rules());
+        let read = read.map_err(|fault| self.set.arguments_fault(card, fault))?;
+        self.set.check(call, card, &read.value)?;
+        let cancellation = Cancellation::new(call.deadline, Arc::new(AtomicBool::new(false)));
+        // The future is dropped when the client cancels the call.
+        let _cancels = cancellation.cancel_on_drop();
+        let scope = CallScope {
+            call,
+            set: &self.set,
+            access,
+            card,
+            cards: &self.cards,
+            cancellation,
         };
-        arguments::check(&entry.schema, &arguments)?;
-        let run = entry.tool.run(call, arguments);
+        let run = entry.tool.run(scope, read);
         let answer = match call.deadline {
             None => run.await?,
             Some(deadline) => tokio::time::timeout_at(deadline.into(), run)
                 .await
-                .map_err(|_| {
-                    Fault::new(
-                        Code::DeadlineExceeded,
-                        "the call did not finish before its deadline",
-                    )
-                })??,
+                .map_err(|_| deadline_fault())??,
         };
-        render(answer, call, self.result_sink.clone()).await
+        match answer {
+            Answer::Reply(reply) => Ok(reply),
+            Answer::Output(output) => Ok(render(output, call, self.result_sink.clone()).await?),
+        }
     }
 }
 
-impl ToolboxBuilder {
-    /// Adds a tool, if its name and schemas are valid.
-    pub fn tool<T: Tool>(mut self, tool: T) -> Result<Self> {
-        let name = T::NAME;
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.".contains(&b);
-        if !(1..=MAX_NAME_BYTES).contains(&name.len()) || !name.bytes().all(plain) {
-            return Err(Error::NameInvalid(name));
-        }
-        let mut input = input_schema::<T::Input>();
-        if input["type"] != "object" || input["additionalProperties"] != false {
-            return Err(Error::InputOpen(name));
-        }
-        // Some hosts require the member.
-        if input.get("properties").is_none() {
-            input["properties"] = json!({});
-        }
-        let mut output = output_schema::<T::Output>();
-        if output["type"] != "object" {
-            return Err(Error::OutputNotObject(name));
-        }
-        // `meta` lists what the ladder cut; `error` says why a call failed.
-        output["properties"]["meta"] = json!({"type": "object"});
-        output["properties"]["error"] = json!({"type": "object"});
-        let entry = ToolboxEntry {
-            schema: Schema::compile(&input)?,
-            card: Card {
-                name: name.into(),
-                title: T::TITLE.into(),
-                description: T::DESCRIPTION.into(),
-                icon: T::ICON,
-                input_schema: Arc::new(input),
-                output_schema: Some(Arc::new(output)),
-                hints: T::HINTS,
-                access: T::ACCESS,
-                tasks: TaskUse::Never,
-                listed: None,
-            },
-            tool: Box::new(tool),
-        };
-        let toolbox = &mut self.0;
-        if toolbox.by_name.insert(name, toolbox.tools.len()).is_some() {
-            return Err(Error::NameTaken(name));
-        }
-        toolbox.tools.push(entry);
-        Ok(self)
-    }
-
-    /// Returns the toolbox.
-    pub fn build(self) -> Toolbox {
-        self.0
-    }
-}
-
-impl ToolSource for Toolbox {
+impl<S: ToolSet> ToolSource for Toolbox<S> {
     fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<Card>, Fault>> {
-        let cards = self
-            .permitted(permit)
-            .map(|entry| entry.card.clone())
-            .collect();
-        Box::pin(std::future::ready(Ok(cards)))
+        Box::pin(async move {
+            let is_open = self.set.is_open(permit).await?;
+            let permitted = self.permitted(permit, is_open);
+            Ok(permitted.map(|entry| (*entry.card).clone()).collect())
+        })
     }
 
     fn describe<'a>(
@@ -164,8 +141,12 @@ impl ToolSource for Toolbox {
         permit: &'a Permit,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Card, Fault>> {
-        let card = self.find(permit, name).map(|entry| entry.card.clone());
-        Box::pin(std::future::ready(card))
+        Box::pin(async move {
+            // Most names belong to other sources.
+            let is_open = self.by_name.contains_key(name) && self.set.is_open(permit).await?;
+            let entry = self.find(permit, is_open, name)?;
+            Ok((*entry.card).clone())
+        })
     }
 
     fn call<'a>(
@@ -175,41 +156,172 @@ impl ToolSource for Toolbox {
         arguments: &'a RawValue,
     ) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
-            match self.run_tool(call, name, arguments).await {
+            let refused = |fault: Fault| Reply::failed(&fault, Face::Rung, call);
+            let Some(entry) = self.by_name.get(name).map(|at| &self.entries[*at]) else {
+                let is_open = self.set.is_open(&call.permit).await.unwrap_or_default();
+                let permitted = self.permitted(&call.permit, is_open);
+                return refused(unknown_tool(name, permitted.map(|entry| &*entry.card.name)));
+            };
+            let access = match self.set.resolve(&call.permit).await {
+                Ok(access) => access,
+                Err(error) => return self.set.failed(call, &entry.card, error).await,
+            };
+            let entry = match self.find(&call.permit, access.is_some(), name) {
+                Ok(entry) => entry,
+                Err(fault) => return refused(fault),
+            };
+            let Some(access) = access else {
+                return refused(unknown_tool(name, std::iter::empty()));
+            };
+            match self.run(call, entry, access, arguments).await {
                 Ok(reply) => reply,
-                Err(fault) => Reply::failed(&fault, self.face, call),
+                Err(error) => self.set.failed(call, &entry.card, error).await,
             }
         })
     }
 }
 
-/// A tool with its types erased.
-trait ErasedTool: Send + Sync {
-    fn run<'a>(
-        &'a self,
-        call: &'a Call,
-        arguments: Value,
-    ) -> BoxFuture<'a, Result<ToolOutput<Value>, Fault>>;
+/// What a call runs with.
+pub struct CallScope<'a, S: ToolSet> {
+    call: &'a Call,
+    set: &'a Arc<S>,
+    access: S::Access,
+    card: &'a Arc<Card>,
+    cards: &'a Arc<[Arc<Card>]>,
+    cancellation: Cancellation,
 }
 
-impl<T: Tool> ErasedTool for T {
+/// A [`Tool`] with the type of its input erased.
+pub trait ErasedTool<S: ToolSet>: Send + Sync {
+    #[doc(hidden)]
+    fn name(&self) -> &'static str;
+    #[doc(hidden)]
+    fn hints(&self) -> Hints;
+    #[doc(hidden)]
+    fn card(&self) -> Result<Card>;
+    #[doc(hidden)]
+    fn rules(&self) -> ArgumentRules;
+    #[doc(hidden)]
     fn run<'a>(
         &'a self,
-        call: &'a Call,
-        arguments: Value,
-    ) -> BoxFuture<'a, Result<ToolOutput<Value>, Fault>> {
-        Box::pin(async move {
-            // The schema has accepted the arguments, so an error here means that the schema and the type disagree.
-            let input = serde_json::from_value(arguments)
-                .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))?;
-            let answer = Tool::run(self, call, input).await.map_err(Into::into)?;
-            let data = serde_json::to_value(answer.data)
-                .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
-            Ok(ToolOutput {
-                data,
-                text: answer.text,
-                links: answer.links,
-            })
+        scope: CallScope<'a, S>,
+        arguments: Arguments,
+    ) -> BoxFuture<'a, Result<Answer, S::Error>>;
+}
+
+impl<S: ToolSet, I: DeserializeOwned + Send + 'static> ErasedTool<S> for Tool<S, I> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn rules(&self) -> ArgumentRules {
+        self.rules
+    }
+
+    fn hints(&self) -> Hints {
+        self.hints
+    }
+
+    fn card(&self) -> Result<Card> {
+        let name = self.name;
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"_-.".contains(&b);
+        if !(1..=MAX_NAME_BYTES).contains(&name.len()) || !name.bytes().all(plain) {
+            return Err(Error::NameInvalid(name));
+        }
+        let mut input = self.input.full()?;
+        if input["type"] != "object" || input["additionalProperties"] != false {
+            return Err(Error::InputOpen(name));
+        }
+        // Some hosts require the field.
+        if input.get("properties").is_none() {
+            input["properties"] = json!({});
+        }
+        let output = self.output.map(|output| output());
+        if output
+            .as_ref()
+            .is_some_and(|output| output["type"] != "object")
+        {
+            return Err(Error::OutputNotObject(name));
+        }
+        let brief = self.input.brief()?;
+        let listed = brief.map(|brief| brief_listing(name, self.description, &brief, self.hints));
+        Ok(Card {
+            name: name.into(),
+            title: self.title.into(),
+            description: self.description.into(),
+            icon: self.icon,
+            input_schema: Arc::new(input),
+            output_schema: output.map(Arc::new),
+            hints: self.hints,
+            access: self.access,
+            tasks: TaskUse::Never,
+            listed,
         })
     }
+
+    fn run<'a>(
+        &'a self,
+        scope: CallScope<'a, S>,
+        arguments: Arguments,
+    ) -> BoxFuture<'a, Result<Answer, S::Error>> {
+        Box::pin(async move {
+            // The schema has accepted the arguments, so an error here means that the schema and the type disagree.
+            let input: I = serde_json::from_value(arguments.value)
+                .map_err(|error| arguments::json_fault(&error))?;
+            match self.body {
+                Body::Async(run) => {
+                    let context = ToolContext {
+                        call: scope.call,
+                        set: &**scope.set,
+                        access: &scope.access,
+                        tool: scope.card,
+                        cards: scope.cards,
+                        cancellation: &scope.cancellation,
+                        forwarded: &arguments.forwarded,
+                    };
+                    let context = S::Context::from(context);
+                    let outcome = run(&context, input).await?;
+                    scope.set.answer(scope.call, outcome)
+                }
+                Body::Blocking(run) => {
+                    let (call, set) = (scope.call.clone(), scope.set.clone());
+                    let (card, cards) = (scope.card.clone(), scope.cards.clone());
+                    let (access, cancellation) = (scope.access, scope.cancellation);
+                    let done = tokio::task::spawn_blocking(move || {
+                        let context = ToolContext {
+                            call: &call,
+                            set: &*set,
+                            access: &access,
+                            tool: &card,
+                            cards: &cards,
+                            cancellation: &cancellation,
+                            forwarded: &arguments.forwarded,
+                        };
+                        let outcome = run(&S::Context::from(context), input)?;
+                        set.answer(&call, outcome)
+                    });
+                    done.await
+                        .map_err(|error| Fault::new(Code::Internal, error.to_string()))?
+                }
+            }
+        })
+    }
+}
+
+/// Returns a tool as it is listed, without annotations that equal the protocol's defaults: every client pays for every byte.
+fn brief_listing(name: &str, description: &str, input: &Value, hints: Hints) -> Arc<RawValue> {
+    let mut tool = json!({"name": name, "description": description, "inputSchema": input});
+    let mut annotate = |hint: &str, is: bool, default: bool| {
+        if is != default {
+            tool["annotations"][hint] = is.into();
+        }
+    };
+    annotate("readOnlyHint", hints.read_only, false);
+    // These have no meaning for read-only tools.
+    if !hints.read_only {
+        annotate("destructiveHint", hints.destructive, true);
+        annotate("idempotentHint", hints.idempotent, false);
+    }
+    annotate("openWorldHint", hints.open_world, true);
+    to_raw_json(&tool).into()
 }

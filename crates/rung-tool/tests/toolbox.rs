@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::Read;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -11,11 +12,13 @@ use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle, Path, Range, Reading, Selector, read};
 use rung_tool::{
-    Call, ContentBlock, Error, Hints, Rendering, Reply, ResultSink, Schema, Tool, ToolOutput,
-    ToolSource, Toolbox,
+    Answer, Body, BoxFuture, Call, Card, ContentBlock, ErasedTool, Error, Hints, InputSchema,
+    Rendering, Reply, ResultSink, Schema, Tool, ToolContext, ToolSet, ToolSource, Toolbox,
+    input_schema_of, output_schema_of,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 // === a store in memory, and a few tools ===
@@ -34,8 +37,33 @@ impl ResultSink for MemoryResults {
     }
 }
 
-/// Returns its rows.
-struct Rows(Vec<Value>);
+/// What the tools share: the rows that one of them returns.
+struct TestSet(Vec<Value>);
+
+impl ToolSet for TestSet {
+    type Access = ();
+    type Context<'a> = ToolContext<'a, Self>;
+    type Outcome = Answer;
+    type Error = Fault;
+
+    fn is_open<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<bool, Fault>> {
+        Box::pin(std::future::ready(Ok(true)))
+    }
+
+    fn resolve<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<Option<()>, Fault>> {
+        Box::pin(std::future::ready(Ok(Some(()))))
+    }
+
+    fn answer(&self, _: &Call, outcome: Answer) -> Result<Answer, Fault> {
+        Ok(outcome)
+    }
+
+    fn failed<'a>(&'a self, call: &'a Call, _: &'a Card, fault: Fault) -> BoxFuture<'a, Reply> {
+        Box::pin(std::future::ready(Reply::failed(&fault, Face::Rung, call)))
+    }
+}
+
+type Context<'a> = ToolContext<'a, TestSet>;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -51,105 +79,136 @@ struct RowsOutput {
     total: usize,
 }
 
-impl Tool for Rows {
-    const NAME: &'static str = "test.rows";
-    const TITLE: &'static str = "Rows";
-    const DESCRIPTION: &'static str = "Gives rows.";
-    type Input = RowsInput;
-    type Output = RowsOutput;
-    type Error = Fault;
+const ROWS: Tool<TestSet, RowsInput> = Tool::new(
+    "test.rows",
+    "Gives rows.",
+    InputSchema::Built(input_schema_of::<RowsInput>),
+    Body::Async(|context, input| Box::pin(rows_of(context, input))),
+)
+.titled("Rows")
+.with_output(output_schema_of::<RowsOutput>);
 
-    async fn run(&self, _call: &Call, input: RowsInput) -> Result<ToolOutput<RowsOutput>, Fault> {
-        let limit = input.limit.unwrap_or(usize::MAX);
-        Ok(RowsOutput {
-            rows: self.0.iter().take(limit).cloned().collect(),
-            total: self.0.len(),
-        }
-        .into())
-    }
+async fn rows_of(context: &Context<'_>, input: RowsInput) -> Result<Answer, Fault> {
+    let limit = input.limit.unwrap_or(usize::MAX);
+    let rows = &context.set.0;
+    let output = RowsOutput {
+        rows: rows.iter().take(limit).cloned().collect(),
+        total: rows.len(),
+    };
+    Answer::output(output.into())
 }
-
-/// Requires write access, so a read permit must not see it.
-struct Wipe;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct WipeInput {}
+struct NoInput {}
 
-#[derive(Serialize, JsonSchema)]
-struct WipeOutput {
-    wiped: bool,
-}
-
-impl Tool for Wipe {
-    const NAME: &'static str = "test.wipe";
-    const TITLE: &'static str = "Wipe";
-    const DESCRIPTION: &'static str = "Wipes.";
-    const HINTS: Hints = Hints {
-        read_only: false,
-        destructive: true,
-        idempotent: true,
-        open_world: false,
-    };
-    const ACCESS: Access = Access::Write;
-    type Input = WipeInput;
-    type Output = WipeOutput;
-    type Error = Fault;
-
-    async fn run(&self, call: &Call, _input: WipeInput) -> Result<ToolOutput<WipeOutput>, Fault> {
-        call.permit.require_write()?;
-        Ok(WipeOutput { wiped: true }.into())
-    }
-}
+/// Requires write access, so a read permit must not see it.
+const WIPE: Tool<TestSet, NoInput> = Tool::new(
+    "test.wipe",
+    "Wipes.",
+    InputSchema::Built(input_schema_of::<NoInput>),
+    Body::Blocking(|context: &Context<'_>, _| {
+        context.call.permit.require_write()?;
+        Answer::output(json!({"wiped": true}).into())
+    }),
+)
+.with_hints(Hints {
+    read_only: false,
+    destructive: true,
+    idempotent: true,
+    open_world: false,
+})
+.requiring(Access::Write);
 
 /// Never returns.
-struct Hang;
+const HANG: Tool<TestSet, NoInput> = Tool::new(
+    "test.hang",
+    "Hangs.",
+    InputSchema::Built(input_schema_of::<NoInput>),
+    Body::Async(|_, _| Box::pin(std::future::pending())),
+);
 
-impl Tool for Hang {
-    const NAME: &'static str = "test.hang";
-    const TITLE: &'static str = "Hang";
-    const DESCRIPTION: &'static str = "Hangs.";
-    type Input = WipeInput;
-    type Output = WipeOutput;
-    type Error = Fault;
+/// Blocks a thread until its call is cancelled, then counts itself.
+const BLOCK: Tool<TestSet, NoInput> = Tool::new(
+    "test.block",
+    "Blocks.",
+    InputSchema::Built(input_schema_of::<NoInput>),
+    Body::Blocking(|context: &Context<'_>, _| {
+        loop {
+            if let Err(fault) = context.cancellation.check() {
+                CANCELLED.fetch_add(1, Ordering::SeqCst);
+                return Err(fault);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }),
+);
 
-    async fn run(&self, _call: &Call, _input: WipeInput) -> Result<ToolOutput<WipeOutput>, Fault> {
-        std::future::pending().await
-    }
+static CANCELLED: AtomicUsize = AtomicUsize::new(0);
+
+#[derive(Deserialize)]
+struct EchoInput {
+    limit: Option<u64>,
+    filter: Option<Value>,
+    options: Option<EchoOptions>,
 }
+
+#[derive(Deserialize)]
+struct EchoOptions {
+    timeout_ms: Option<u64>,
+}
+
+/// Returns what it was given, and a forwarded object as it came.
+const ECHO: Tool<TestSet, EchoInput> = Tool::new(
+    "test.echo",
+    "Echoes.",
+    InputSchema::Built(|| {
+        json!({
+            "type": "object",
+            "properties": {
+                "limit": {"type": "integer", "minimum": 1},
+                "filter": {"type": "object"},
+                "options": {
+                    "type": "object",
+                    "properties": {"timeout_ms": {"type": "integer"}},
+                    "additionalProperties": false,
+                },
+                "arguments": {"type": "object"},
+            },
+            "additionalProperties": false,
+        })
+    }),
+    Body::Async(|context: &Context<'_>, input: EchoInput| {
+        let forwarded = context.forwarded("arguments").map(RawValue::get);
+        let told = json!({
+            "limit": input.limit,
+            "filter": input.filter,
+            "timeout_ms": input.options.and_then(|options| options.timeout_ms),
+            "arguments": forwarded,
+        });
+        Box::pin(std::future::ready(Answer::output(told.into())))
+    }),
+)
+.forwarding(&["arguments"])
+.without_json_text(&["filter"]);
 
 /// Accepts any arguments.
-struct OpenSchemaTool;
+const OPEN: Tool<TestSet, NoInput> = Tool::new(
+    "test.open",
+    "Takes anything.",
+    InputSchema::Built(|| json!({"type": "object"})),
+    Body::Async(|_, _| Box::pin(std::future::pending())),
+);
 
-#[derive(Deserialize, JsonSchema)]
-struct OpenInput {}
-
-impl Tool for OpenSchemaTool {
-    const NAME: &'static str = "test.open";
-    const TITLE: &'static str = "Open";
-    const DESCRIPTION: &'static str = "Takes anything.";
-    type Input = OpenInput;
-    type Output = WipeOutput;
-    type Error = Fault;
-
-    async fn run(&self, _call: &Call, _input: OpenInput) -> Result<ToolOutput<WipeOutput>, Fault> {
-        Ok(WipeOutput { wiped: false }.into())
-    }
-}
-
-fn toolbox(rows: Vec<Value>) -> (Arc<MemoryResults>, Toolbox) {
+fn toolbox(rows: Vec<Value>) -> (Arc<MemoryResults>, Toolbox<TestSet>) {
     let shelf = Arc::new(MemoryResults::default());
-    let toolbox = Toolbox::builder(Face::Rung, shelf.clone())
-        .tool(Rows(rows))
-        .and_then(|b| b.tool(Wipe))
-        .and_then(|b| b.tool(Hang))
-        .unwrap()
-        .build();
+    let tools: [&dyn ErasedTool<TestSet>; 5] = [&ROWS, &WIPE, &HANG, &BLOCK, &ECHO];
+    let toolbox = Toolbox::new(Arc::new(TestSet(rows)), &tools, shelf.clone()).unwrap();
     (shelf, toolbox)
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "a literal is given")]
-fn run(toolbox: &Toolbox, call: &Call, name: &str, arguments: Value) -> Reply {
+fn run(toolbox: &Toolbox<TestSet>, call: &Call, name: &str, arguments: Value) -> Reply {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -158,7 +217,7 @@ fn run(toolbox: &Toolbox, call: &Call, name: &str, arguments: Value) -> Reply {
     runtime.block_on(toolbox.call(call, name, &arguments))
 }
 
-fn list(toolbox: &Toolbox, permit: &Permit) -> Vec<String> {
+fn list(toolbox: &Toolbox<TestSet>, permit: &Permit) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -226,7 +285,6 @@ fn bad_input_is_an_answer_and_never_reaches_the_tool() {
     for (arguments, path, rule) in [
         (json!({"limit": 0}), "limit", "minimum"),
         (json!({"limit": "7"}), "limit", "type"),
-        (json!({"limit": null}), "limit", "type"),
         (json!({"limits": 7}), "", "additionalProperties"),
         (json!([]), "", "type"),
         (json!("rows"), "", "type"),
@@ -253,15 +311,104 @@ fn a_deadline_ends_the_call() {
 }
 
 #[test]
+fn a_deadline_cancels_a_body_that_blocks_a_thread() {
+    let (_shelf, toolbox) = toolbox(vec![]);
+    let call = Call {
+        deadline: Some(Instant::now() + Duration::from_millis(20)),
+        ..read_call()
+    };
+    let reply = run(&toolbox, &call, "test.block", json!({}));
+    assert_eq!(error(&reply)["code"], "deadline_exceeded");
+    while CANCELLED.load(Ordering::SeqCst) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Returns what `test.echo` was given, or the error.
+fn echo(arguments: &str) -> Value {
+    let (_shelf, toolbox) = toolbox(vec![]);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let raw = RawValue::from_string(arguments.to_owned()).unwrap();
+    let reply = runtime.block_on(toolbox.call(&read_call(), "test.echo", &raw));
+    structured(&reply)
+}
+
+#[test]
+fn arguments_are_read_as_what_is_meant() {
+    let nothing = json!({"limit": null, "filter": null, "timeout_ms": null, "arguments": null});
+    for same in [
+        "{}",
+        "null",
+        r#"{"limit": null, "filter": null, "options": null, "arguments": null}"#,
+        r#"{"options": {"timeout_ms": null}}"#,
+        r#""{}""#,
+    ] {
+        assert_eq!(echo(same), nothing, "{same}");
+    }
+    for same in [
+        r#"{"limit": 10, "options": {"timeout_ms": 5}}"#,
+        r#"{"limit": 10.0, "options": "{\"timeout_ms\": 5.0}"}"#,
+        r#""{\"limit\": 10, \"options\": {\"timeout_ms\": 5}}""#,
+    ] {
+        let told = echo(same);
+        assert_eq!(
+            (&told["limit"], &told["timeout_ms"]),
+            (&json!(10), &json!(5)),
+            "{same}"
+        );
+    }
+}
+
+#[test]
+fn forwarded_arguments_keep_every_byte() {
+    let forwarded = r#"{"n": 1.10, "big": 12345678901234567890123, "null":null,  "s":"{}"}"#;
+    let told = echo(&format!(r#"{{"arguments": {forwarded}, "limit": 1}}"#));
+    assert_eq!(told["arguments"], forwarded);
+    // Only the outer string is read.
+    let quoted = Value::from(forwarded);
+    let told = echo(&format!(r#"{{"arguments": {quoted}}}"#));
+    assert_eq!(told["arguments"], forwarded);
+    for wrong in [r#"{"arguments": [1]}"#, r#"{"arguments": "[1]"}"#] {
+        assert_eq!(
+            echo(wrong)["error"]["details"]["path"],
+            "arguments",
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
+fn what_is_refused_names_what_is_meant_and_where_it_belongs() {
+    for (arguments, hint) in [
+        (r#"{"limt": 1}"#, "did you mean `limit`?"),
+        (r#"{"timeout_ms": 5}"#, "`timeout_ms` belongs in `options`"),
+        (
+            r#"{"timeout": 5}"#,
+            "did you mean `timeout_ms`? `timeout_ms` belongs in `options`",
+        ),
+        (
+            r#"{"options": {"limit": 5}}"#,
+            "`limit` belongs at the top level of the arguments",
+        ),
+    ] {
+        assert_eq!(echo(arguments)["error"]["hint"], hint, "{arguments}");
+    }
+    // The filter is not read from text.
+    let told = echo(r#"{"filter": "{}"}"#);
+    assert_eq!(told["error"]["details"]["path"], "filter", "{told}");
+}
+
+#[test]
 fn unsound_tools_are_not_taken() {
     let shelf = Arc::new(MemoryResults::default());
-    let builder = || Toolbox::builder(Face::Rung, shelf.clone());
-    assert_eq!(
-        builder().tool(OpenSchemaTool).err(),
-        Some(Error::InputOpen("test.open"))
-    );
-    let twice = builder().tool(Wipe).unwrap().tool(Wipe);
-    assert_eq!(twice.err(), Some(Error::NameTaken("test.wipe")));
+    let build = |tools: &[&'static dyn ErasedTool<TestSet>]| {
+        Toolbox::new(Arc::new(TestSet(vec![])), tools, shelf.clone()).err()
+    };
+    assert_eq!(build(&[&OPEN]), Some(Error::InputOpen("test.open")));
+    assert_eq!(build(&[&WIPE, &WIPE]), Some(Error::NameTaken("test.wipe")));
 }
 
 #[test]
@@ -450,8 +597,8 @@ impl ResultSink for FullStore {
 #[test]
 fn what_could_not_be_kept_is_not_called_undone() {
     let rows = vec![json!("x".repeat(50)); 2_000];
-    let toolbox = Toolbox::builder(Face::Rung, Arc::new(FullStore));
-    let toolbox = toolbox.tool(Rows(rows)).unwrap().build();
+    let tools: [&dyn ErasedTool<TestSet>; 1] = [&ROWS];
+    let toolbox = Toolbox::new(Arc::new(TestSet(rows)), &tools, Arc::new(FullStore)).unwrap();
     let reply = run(&toolbox, &read_call(), "test.rows", json!({}));
     assert_eq!(error(&reply)["code"], "store_full");
     let error = error(&reply);

@@ -12,7 +12,7 @@ use crate::resources;
 use crate::result_store::AnyResultStore;
 use crate::settings::Settings;
 use crate::tokens::TokenStore;
-use crate::tools::{AboutTool, ReachableSources, ReadTool};
+use crate::tools::{About, ReachableSources, ResultReader, RungTools};
 
 /// The opened data folder, and the shared database if the settings name one.
 pub(crate) struct DataFolder {
@@ -91,13 +91,13 @@ impl DataFolder {
         self.key.clone()
     }
 
-    fn read_tool(&self) -> ReadTool {
-        ReadTool::new(self.result_store.clone(), self.key.clone())
+    fn result_reader(&self) -> ResultReader {
+        ResultReader::new(self.result_store.clone(), self.key.clone())
     }
 
     /// Returns the stored results as resources.
     pub(crate) fn resources(&self) -> resources::ResultResources {
-        resources::ResultResources::new(self.result_store.clone(), self.read_tool())
+        resources::ResultResources::new(self.result_store.clone(), self.result_reader())
     }
 
     /// Returns the tools that are always offered: `rung.read`, and `rung.about`, which lists what else is `reachable`.
@@ -105,19 +105,16 @@ impl DataFolder {
         &self,
         settings: &Settings,
         reachable: ReachableSources,
-    ) -> Result<Toolbox, Fault> {
-        let about = AboutTool::new(
-            self.result_store.clone(),
+    ) -> Result<Toolbox<RungTools>, Fault> {
+        let about = About {
+            store: self.result_store.clone(),
             reachable,
-            settings.reply_max_bytes(),
-            settings.results_ttl().as_secs(),
-            settings.results_max_bytes(),
-        );
-        let keep = Arc::new(self.result_store.clone());
-        Ok(Toolbox::builder(rung_fault::Face::Rung, keep)
-            .tool(about)?
-            .tool(self.read_tool())?
-            .build())
+            reply_bytes: settings.reply_max_bytes(),
+            ttl_s: settings.results_ttl().as_secs(),
+            max_bytes: settings.results_max_bytes(),
+        };
+        let sink = Arc::new(self.result_store.clone());
+        RungTools::toolbox(about, self.result_reader(), sink)
     }
 }
 

@@ -10,7 +10,7 @@ use rung_tool::{
 use serde_json::json;
 
 use crate::result_store::AnyResultStore;
-use crate::tools::{ReadInput, ReadTool};
+use crate::tools::{ReadInput, ResultReader};
 
 const TEMPLATE: &str = "rung://result/{handle}{?cursor,path,offset_chars,limit_chars,lines,pattern,q,before_chars,after_chars}";
 const PREFIX: &str = "rung://result/";
@@ -20,12 +20,12 @@ const OVERHEAD_BYTES: usize = 900;
 /// Resource source of stored results.
 pub(crate) struct ResultResources {
     store: AnyResultStore,
-    read_tool: ReadTool,
+    reader: ResultReader,
 }
 
 impl ResultResources {
-    pub(crate) fn new(store: AnyResultStore, read_tool: ReadTool) -> Self {
-        Self { store, read_tool }
+    pub(crate) fn new(store: AnyResultStore, reader: ResultReader) -> Self {
+        Self { store, reader }
     }
 }
 
@@ -69,7 +69,7 @@ impl ResourceSource for ResultResources {
             let input = parse_selectors(handle, query)?;
             let mut call = call.clone();
             call.budget = call.budget.less(OVERHEAD_BYTES + json_string_bytes(uri));
-            let (read, uri) = (self.read_tool.clone(), uri.to_owned());
+            let (read, uri) = (self.reader.clone(), uri.to_owned());
             let part = tokio::task::spawn_blocking(move || read.read_part(&call, &input))
                 .await
                 .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;

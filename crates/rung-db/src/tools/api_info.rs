@@ -1,18 +1,19 @@
 //! `datalevin_api_info`: what this server supports.
 
+use rung_tool::Tool;
 use serde_json::json;
 
-use super::Definition;
+use super::{Databases, NoInput, reading_tool};
+use crate::context::DatabaseContext;
 use crate::shape::Outcome;
 use crate::taker::MAX_LIMIT;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_api_info",
-    description: "The features and limits of this server.",
-    writes: false,
-    arguments: &[],
-    run: |asking, _| {
-        let options = &asking.state.options;
+pub(super) const TOOL: Tool<Databases, NoInput> = reading_tool(
+    "datalevin_api_info",
+    "The features and limits of this server.",
+    &[],
+    |context: &DatabaseContext<'_>, _| {
+        let options = &context.state.options;
         let told = json!({
             "mcp": {"protocolVersion": "2025-06-18", "transport": "stdio", "allowWrites": options.allow_writes},
             "datalevin": {
@@ -27,4 +28,4 @@ pub(super) const DEFINITION: Definition = Definition {
             _ => Ok(Outcome::Whole(serde_json::Map::new())),
         }
     },
-};
+);

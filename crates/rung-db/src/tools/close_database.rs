@@ -1,25 +1,24 @@
 //! `datalevin_close_database`: closes a database and invalidates its id.
 
+use rung_tool::ParameterType::Text;
+use rung_tool::Tool;
 use serde::Deserialize;
 
-use super::Kind::Text;
-use super::{Definition, parameters, parse_input};
-use crate::asking::confirmation;
+use super::{Databases, parameters, reading_tool};
+use crate::context::{DatabaseContext, confirmation};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_close_database",
-    description: "Closes a database.",
-    writes: false,
-    arguments: &[("database", Text, true, parameters::DATABASE)],
-    run: |asking, input| {
-        let input: Input = parse_input(input)?;
-        asking.database(&input.database)?;
-        asking.state.handles.close(&input.database);
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "datalevin_close_database",
+    "Closes a database.",
+    &[("database", Text, true, parameters::DATABASE)],
+    |context: &DatabaseContext<'_>, input: Input| {
+        context.database(&input.database)?;
+        context.state.handles.close(&input.database);
         Ok(confirmation("database", &input.database, "closed"))
     },
-};
+);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     database: String,
 }

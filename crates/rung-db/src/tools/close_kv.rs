@@ -1,25 +1,24 @@
 //! `datalevin_close_kv`: closes a key-value store and invalidates its id.
 
+use rung_tool::ParameterType::Text;
+use rung_tool::Tool;
 use serde::Deserialize;
 
-use super::Kind::Text;
-use super::{Definition, parameters, parse_input};
-use crate::asking::confirmation;
+use super::{Databases, parameters, reading_tool};
+use crate::context::{DatabaseContext, confirmation};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_close_kv",
-    description: "Closes a key-value store and its indexes.",
-    writes: false,
-    arguments: &[("kv", Text, true, parameters::KV)],
-    run: |asking, input| {
-        let input: Input = parse_input(input)?;
-        asking.kv(&input.kv)?;
-        asking.state.handles.close(&input.kv);
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "datalevin_close_kv",
+    "Closes a key-value store and its indexes.",
+    &[("kv", Text, true, parameters::KV)],
+    |context: &DatabaseContext<'_>, input: Input| {
+        context.kv(&input.kv)?;
+        context.state.handles.close(&input.kv);
         Ok(confirmation("kv", &input.kv, "closed"))
     },
-};
+);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     kv: String,
 }

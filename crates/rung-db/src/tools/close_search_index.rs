@@ -1,26 +1,25 @@
 //! `datalevin_close_search_index`: closes a full-text index and invalidates its id.
 
+use rung_tool::ParameterType::Text;
+use rung_tool::Tool;
 use serde::Deserialize;
 
-use super::Kind::Text;
-use super::{Definition, parameters, parse_input};
-use crate::asking::confirmation;
+use super::{Databases, parameters, reading_tool};
+use crate::context::{DatabaseContext, confirmation};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_close_search_index",
-    description: "Closes a full-text index.",
-    writes: false,
-    arguments: &[("searchIndex", Text, true, parameters::SEARCH_INDEX)],
-    run: |asking, input| {
-        let input: Input = parse_input(input)?;
-        asking.texts(&input.id)?;
-        asking.state.handles.close(&input.id);
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "datalevin_close_search_index",
+    "Closes a full-text index.",
+    &[("searchIndex", Text, true, parameters::SEARCH_INDEX)],
+    |context: &DatabaseContext<'_>, input: Input| {
+        context.texts(&input.id)?;
+        context.state.handles.close(&input.id);
         Ok(confirmation("searchIndex", &input.id, "closed"))
     },
-};
+);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     #[serde(rename = "searchIndex")]
     id: String,
 }

@@ -3,33 +3,33 @@
 use rung_datalog::IndexOrder;
 use rung_edn::Value as Edn;
 use rung_fault::{Code, Detail, Fault};
+use rung_tool::ParameterType::{Any, Count, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Kind::{Any, Number, Text};
-use super::{Definition, parameters, parse_input};
-use crate::asking::{Asking, envelope, optional_edn};
+use super::{Databases, parameters, reading_tool};
+use crate::context::{DatabaseContext, envelope, optional_edn};
 use crate::shape::Outcome;
 use crate::taker::Wanted;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_datoms",
-    description: "Datoms of an index with these leading parts.",
-    writes: false,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "datalevin_datoms",
+    "Datoms of an index with these leading parts.",
+    &[
         ("database", Text, true, parameters::DATABASE),
         ("index", Text, true, parameters::INDEX),
         ("c1", Any, false, parameters::PART),
         ("c2", Any, false, parameters::PART),
         ("c3", Any, false, parameters::PART),
-        ("limit", Number, false, parameters::LIMIT),
-        ("offset", Number, false, parameters::OFFSET),
+        ("limit", Count, false, parameters::LIMIT),
+        ("offset", Count, false, parameters::OFFSET),
     ],
     run,
-};
+);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     database: String,
     index: String,
     c1: Option<Value>,
@@ -39,13 +39,12 @@ struct Input {
     offset: Option<usize>,
 }
 
-fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = parse_input(input)?;
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
     let order = parse_order(&input.index)?;
     let parts = leading_parts([&input.c1, &input.c2, &input.c3])?;
-    let database = asking.database(&input.database)?;
+    let database = context.database(&input.database)?;
     let wanted = Wanted::of(input.limit, input.offset);
-    asking.list(envelope("database", &input.database), wanted, |taker| {
+    context.list(envelope("database", &input.database), wanted, |taker| {
         database.datoms(order, &parts, taker)
     })
 }

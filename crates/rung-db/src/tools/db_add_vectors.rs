@@ -1,29 +1,29 @@
 //! `rung.db_add_vectors`: adds several vectors to a vector index in one transaction.
 
 use rung_fault::Fault;
+use rung_tool::ParameterType::{List, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Kind::{List, Text};
-use super::{Definition, parameters, parse_input, parse_vector};
-use crate::asking::{Asking, envelope, with_result};
+use super::{Databases, parameters, parse_vector, writing_tool};
+use crate::context::{DatabaseContext, envelope, with_result};
 use crate::json::parse_argument;
 use crate::shape::Outcome;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "rung.db_add_vectors",
-    description: "Adds vectors to a vector index in one transaction. Returns their number.",
-    writes: true,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = writing_tool(
+    "rung.db_add_vectors",
+    "Adds vectors to a vector index in one transaction. Returns their number.",
+    &[
         ("vectorIndex", Text, true, parameters::VECTOR_INDEX),
         ("vectors", List, true, "[{ref, vector}, …]"),
     ],
     run,
-};
+);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Input {
+pub(super) struct Input {
     vector_index: String,
     vectors: Vec<Vector>,
 }
@@ -35,9 +35,8 @@ struct Vector {
     vector: Vec<Value>,
 }
 
-fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = parse_input(input)?;
-    let vectors = asking.vectors(&input.vector_index)?;
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+    let vectors = context.vectors(&input.vector_index)?;
     let given = input.vectors.iter().map(|vector| {
         let numbers = parse_vector(&vector.vector, "vectors")?;
         Ok((parse_argument(&vector.r#ref)?, numbers))

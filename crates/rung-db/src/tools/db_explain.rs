@@ -2,44 +2,45 @@
 
 use rung_datalog::PlanStep;
 use rung_fault::Fault;
+use rung_tool::ParameterType::{List, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Kind::{List, Text};
-use super::{Definition, parameters, parse_input};
-use crate::asking::{Asking, envelope, with_result};
+use super::{Databases, parameters, reading_tool};
+use crate::context::{DatabaseContext, envelope, with_result};
 use crate::json::parse_argument;
 use crate::shape::Outcome;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "rung.db_explain",
-    description: "Runs a query and returns its plan instead of its rows: each step in order, with the rows expected and found.",
-    writes: false,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "rung.db_explain",
+    "Runs a query and returns its plan instead of its rows: each step in order, with the rows expected and found.",
+    &[
         ("database", Text, true, parameters::DATABASE),
         ("query", Text, true, parameters::QUERY),
         ("inputs", List, false, parameters::INPUTS),
     ],
     run,
-};
+);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     database: String,
     query: String,
     #[serde(default)]
     inputs: Vec<Value>,
 }
 
-fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = parse_input(input)?;
-    let database = asking.database(&input.database)?;
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+    let database = context.database(&input.database)?;
     let query = super::query::parse_query(&input.query)?;
     let inputs = input.inputs.iter().map(parse_argument);
     let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-    let (answer, steps) = database
-        .local()?
-        .explain(&query, &inputs, &asking.watch.bounds())?;
+    let (answer, steps) = database.local()?.explain(
+        &query,
+        &inputs,
+        &crate::taker::query_bounds(context.cancellation),
+    )?;
     let steps: Vec<Value> = steps.iter().map(step_json).collect();
     let result = json!({"rows": answer.rows.len(), "steps": steps});
     Ok(with_result(envelope("database", &input.database), result))

@@ -1,31 +1,31 @@
 //! `rung.db_list`: the databases that the caller may open by name.
 
+use rung_tool::Tool;
 use serde_json::{Map, Value, json};
 
-use super::Definition;
-use crate::asking::Asking;
+use super::{Databases, NoInput, reading_tool};
+use crate::context::DatabaseContext;
 use crate::named::StoreKind;
 use crate::shape::Outcome;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "rung.db_list",
-    description: "The databases that the caller may open. Pass a name as dir to datalevin_open_database, or to datalevin_open_kv if holds is tables.",
-    writes: false,
-    arguments: &[],
-    run: |asking, _| Ok(Outcome::Whole(databases_json(asking))),
-};
+pub(super) const TOOL: Tool<Databases, NoInput> = reading_tool(
+    "rung.db_list",
+    "The databases that the caller may open. Pass a name as dir to datalevin_open_database, or to datalevin_open_kv if holds is tables.",
+    &[],
+    |context: &DatabaseContext<'_>, _| Ok(Outcome::Whole(databases_json(context))),
+);
 
-fn databases_json(asking: &Asking<'_>) -> Map<String, Value> {
-    let known = asking.state.options.databases.iter();
+fn databases_json(context: &DatabaseContext<'_>) -> Map<String, Value> {
+    let known = context.state.options.databases.iter();
     let granted = known.filter_map(|known| {
-        let leave = known.access_for(asking.permit())?;
+        let leave = known.access_for(context.permit())?;
         let mut told = json!({
             "name": known.name,
             "holds": match known.kind {
                 StoreKind::Facts => "facts",
                 StoreKind::Tables => "tables",
             },
-            "mode": leave.access.min(asking.most()),
+            "mode": leave.access.min(context.most()),
         });
         if !leave.attributes.is_empty() {
             told["attributes"] = json!(leave.attributes);
@@ -33,7 +33,7 @@ fn databases_json(asking: &Asking<'_>) -> Map<String, Value> {
         Some(told)
     });
     let granted: Vec<Value> = granted.collect();
-    let options = &asking.state.options;
+    let options = &context.state.options;
     let any_folder = options.any_folder && options.roots.is_empty();
     let mut list = Map::new();
     list.insert("result".to_owned(), json!(granted));

@@ -1,33 +1,33 @@
 //! `rung.db_rank`: the rank of a key in its table, or the pair at a rank.
 
 use rung_fault::{Code, Detail, Fault};
+use rung_tool::ParameterType::{Any, Count, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Kind::{Any, Number, Text};
-use super::{Definition, parameters, parse_input};
-use crate::asking::{Asking, optional_edn, with_result};
+use super::{Databases, parameters, reading_tool};
+use crate::context::{DatabaseContext, optional_edn, with_result};
 use crate::json::{parse_argument, to_json};
 use crate::shape::Outcome;
 use crate::store::KeyValueTypes;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "rung.db_rank",
-    description: "The number of keys before key in a table, or null if key is absent; or, given rank, the pair at that rank.",
-    writes: false,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "rung.db_rank",
+    "The number of keys before key in a table, or null if key is absent; or, given rank, the pair at that rank.",
+    &[
         ("kv", Text, true, parameters::KV),
         ("dbi", Text, true, parameters::DBI),
         ("key", Any, false, "Key whose rank is returned"),
         ("keyType", Any, false, parameters::KEY_TYPE),
-        ("rank", Number, false, "Rank, from 0"),
+        ("rank", Count, false, "Rank, from 0"),
     ],
     run,
-};
+);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Input {
+pub(super) struct Input {
     kv: String,
     dbi: String,
     key: Option<Value>,
@@ -35,9 +35,8 @@ struct Input {
     rank: Option<u64>,
 }
 
-fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = parse_input(input)?;
-    let store = asking.kv(&input.kv)?;
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+    let store = context.kv(&input.kv)?;
     let types = KeyValueTypes::parse(optional_edn(input.key_type.as_ref())?, None)?;
     let result = match (&input.key, input.rank) {
         (Some(key), None) => json!(store.rank(&input.dbi, parse_argument(key)?, &types)?),

@@ -5,20 +5,20 @@ use rung_datalog::{Attribute, Db, Snapshot, Unique};
 use rung_edn::Value as Edn;
 use rung_fault::{Code, Detail, Fault};
 use rung_kv::typed::{KeySpan, TableKind};
+use rung_tool::ParameterType::{Count, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::Kind::{Number, Text};
-use super::{Definition, parameters, parse_input};
-use crate::asking::{Asking, envelope};
+use super::{Databases, parameters, reading_tool};
+use crate::context::{DatabaseContext, envelope};
 use crate::json::to_json;
 use crate::shape::Outcome;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "rung.db_schema",
-    description: "Describes a database (attributes with type, count and an example, most used first) or a kv (tables with their entries).",
-    writes: false,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "rung.db_schema",
+    "Describes a database (attributes with type, count and an example, most used first) or a kv (tables with their entries).",
+    &[
         ("database", Text, false, parameters::DATABASE),
         ("kv", Text, false, parameters::KV),
         (
@@ -27,15 +27,10 @@ pub(super) const DEFINITION: Definition = Definition {
             false,
             "Pattern of attributes, as \"person/*\"",
         ),
-        (
-            "maxTokens",
-            Number,
-            false,
-            "Most tokens of the reply (2000)",
-        ),
+        ("maxTokens", Count, false, "Most tokens of the reply (2000)"),
     ],
     run,
-};
+);
 
 /// Default maximum tokens.
 const MAX_TOKENS: usize = 2_000;
@@ -44,31 +39,30 @@ const EXAMPLE_CHARS: usize = 40;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Input {
+pub(super) struct Input {
     database: Option<String>,
     kv: Option<String>,
     attribute: Option<String>,
     max_tokens: Option<usize>,
 }
 
-fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = parse_input(input)?;
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
     let (head, items) = match (&input.database, &input.kv) {
         (Some(id), None) => {
-            let database = asking.database(id)?;
+            let database = context.database(id)?;
             let wanted = input
                 .attribute
                 .map(|text| Pattern::new(text.strip_prefix(':').unwrap_or(&text)));
             describe_database(id, database.local()?, wanted.as_ref())?
         }
-        (None, Some(id)) => (envelope("kv", id), describe_store(asking, id)?),
+        (None, Some(id)) => (envelope("kv", id), describe_store(context, id)?),
         _ => {
             let why = "exactly one of database and kv is required";
             return Err(Fault::new(Code::InvalidArguments, why).with(Detail::Field, "database|kv"));
         }
     };
     let most = input.max_tokens.unwrap_or(MAX_TOKENS);
-    asking.list_some(head, count_fitting(asking, &items, most), |taker| {
+    context.list_some(head, count_fitting(context, &items, most), |taker| {
         for item in items {
             if !taker.take(|| item) {
                 break;
@@ -79,7 +73,7 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
 }
 
 /// Returns the number of items that fit in `max_tokens`, at least one.
-fn count_fitting(asking: &Asking<'_>, items: &[Value], max_tokens: usize) -> usize {
+fn count_fitting(context: &DatabaseContext<'_>, items: &[Value], max_tokens: usize) -> usize {
     let texts: Vec<String> = items.iter().map(Value::to_string).collect();
     // No text has more tokens than bytes, so short texts need not be counted.
     if texts.iter().map(String::len).sum::<usize>() <= max_tokens {
@@ -87,7 +81,7 @@ fn count_fitting(asking: &Asking<'_>, items: &[Value], max_tokens: usize) -> usi
     }
     let mut left = max_tokens;
     let fits = |text: &&String| {
-        let tokens = (asking.state.options.count_tokens)(text);
+        let tokens = (context.state.options.count_tokens)(text);
         let fits = tokens <= left;
         left = left.saturating_sub(tokens);
         fits
@@ -166,8 +160,8 @@ fn shorten_example(value: &Edn) -> Value {
     }
 }
 
-fn describe_store(asking: &Asking<'_>, id: &str) -> Result<Vec<Value>, Fault> {
-    let store = asking.kv(id)?;
+fn describe_store(context: &DatabaseContext<'_>, id: &str) -> Result<Vec<Value>, Fault> {
+    let store = context.kv(id)?;
     let described = store.local()?.read(|snapshot| {
         let mut described = Vec::new();
         for table in snapshot.names()? {

@@ -1,22 +1,21 @@
 //! `datalevin_document_count`: the number of texts in a full-text index.
 
+use rung_tool::ParameterType::Text;
+use rung_tool::Tool;
 use serde_json::json;
 
-use super::Kind::Text;
-use super::{Definition, SearchIndexInput, parameters, parse_input};
-use crate::asking::{envelope, with_result};
+use super::{Databases, SearchIndexInput, parameters, reading_tool};
+use crate::context::{DatabaseContext, envelope, with_result};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_document_count",
-    description: "Counts the texts of an index.",
-    writes: false,
-    arguments: &[("searchIndex", Text, true, parameters::SEARCH_INDEX)],
-    run: |asking, input| {
-        let input: SearchIndexInput = parse_input(input)?;
-        let count = asking.texts(&input.search_index)?.count()?;
+pub(super) const TOOL: Tool<Databases, SearchIndexInput> = reading_tool(
+    "datalevin_document_count",
+    "Counts the texts of an index.",
+    &[("searchIndex", Text, true, parameters::SEARCH_INDEX)],
+    |context: &DatabaseContext<'_>, input: SearchIndexInput| {
+        let count = context.texts(&input.search_index)?.count()?;
         Ok(with_result(
             envelope("searchIndex", &input.search_index),
             json!(count),
         ))
     },
-};
+);

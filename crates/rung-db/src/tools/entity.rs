@@ -1,34 +1,33 @@
 //! `datalevin_entity`: all attributes of an entity.
 
+use rung_tool::ParameterType::{Any, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Kind::{Any, Text};
-use super::{Definition, parameters, parse_input};
-use crate::asking::{envelope, with_result};
+use super::{Databases, parameters, reading_tool};
+use crate::context::{DatabaseContext, envelope, with_result};
 use crate::json::{parse_argument, to_json};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_entity",
-    description: "All attributes of an entity.",
-    writes: false,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "datalevin_entity",
+    "All attributes of an entity.",
+    &[
         ("database", Text, true, parameters::DATABASE),
         ("eid", Any, true, parameters::EID),
     ],
-    run: |asking, input| {
-        let input: Input = parse_input(input)?;
-        let database = asking.database(&input.database)?;
+    |context: &DatabaseContext<'_>, input: Input| {
+        let database = context.database(&input.database)?;
         let entity = database.entity(&parse_argument(&input.eid)?)?;
         let told = entity.map_or(Value::Null, |members| {
             to_json(&rung_edn::Value::Map(members))
         });
         Ok(with_result(envelope("database", &input.database), told))
     },
-};
+);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     database: String,
     eid: Value,
 }

@@ -1,34 +1,34 @@
 //! `datalevin_kv_get`: the value of a key.
 
 use rung_fault::Fault;
+use rung_tool::ParameterType::{Any, Boolean, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Kind::{Any, Text, Whether};
-use super::{Definition, parameters, parse_input, table_envelope};
-use crate::asking::{Asking, optional_edn, with_result};
+use super::{Databases, parameters, reading_tool, table_envelope};
+use crate::context::{DatabaseContext, optional_edn, with_result};
 use crate::json::{parse_argument, to_json};
 use crate::shape::Outcome;
 use crate::store::KeyValueTypes;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_kv_get",
-    description: "The value of a key in a table.",
-    writes: false,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "datalevin_kv_get",
+    "The value of a key in a table.",
+    &[
         ("kv", Text, true, parameters::KV),
         ("dbi", Text, true, parameters::DBI),
         ("key", Any, true, "Key"),
         ("keyType", Any, false, parameters::KEY_TYPE),
         ("valueType", Any, false, parameters::VALUE_TYPE),
-        ("returnPair", Whether, false, "Return [key, value]"),
+        ("returnPair", Boolean, false, "Return [key, value]"),
     ],
     run,
-};
+);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Input {
+pub(super) struct Input {
     kv: String,
     dbi: String,
     key: Value,
@@ -38,9 +38,8 @@ struct Input {
     return_pair: bool,
 }
 
-fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = parse_input(input)?;
-    let store = asking.kv(&input.kv)?;
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+    let store = context.kv(&input.kv)?;
     let types = KeyValueTypes::parse(
         optional_edn(input.key_type.as_ref())?,
         optional_edn(input.value_type.as_ref())?,

@@ -1,21 +1,21 @@
 //! `datalevin_kv_transact`: changes tables, all or nothing.
 
 use rung_fault::Fault;
+use rung_tool::ParameterType::{Any, List, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Kind::{Any, List, Text};
-use super::{Definition, parameters, parse_input};
-use crate::asking::{Asking, envelope, optional_edn, with_result};
+use super::{Databases, parameters, writing_tool};
+use crate::context::{DatabaseContext, envelope, optional_edn, with_result};
 use crate::json::parse_argument;
 use crate::shape::Outcome;
 use crate::store::KeyValueTypes;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_kv_transact",
-    description: "Changes tables, all or nothing.",
-    writes: true,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = writing_tool(
+    "datalevin_kv_transact",
+    "Changes tables, all or nothing.",
+    &[
         ("kv", Text, true, parameters::KV),
         ("dbi", Text, false, "Table, then not in txs"),
         (
@@ -28,11 +28,11 @@ pub(super) const DEFINITION: Definition = Definition {
         ("valueType", Any, false, parameters::VALUE_TYPE),
     ],
     run,
-};
+);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Input {
+pub(super) struct Input {
     kv: String,
     dbi: Option<String>,
     txs: Vec<Value>,
@@ -40,9 +40,8 @@ struct Input {
     value_type: Option<Value>,
 }
 
-fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = parse_input(input)?;
-    let store = asking.kv(&input.kv)?;
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+    let store = context.kv(&input.kv)?;
     let types = KeyValueTypes::parse(
         optional_edn(input.key_type.as_ref())?,
         optional_edn(input.value_type.as_ref())?,

@@ -3,33 +3,33 @@
 use rung_auth::Access;
 use rung_dtlv::DtlvStoreKind;
 use rung_fault::{Code, Detail, Fault};
+use rung_tool::ParameterType::{Any, Boolean, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Kind::{Any, Text, Whether};
-use super::{Definition, parameters, parse_input};
-use crate::asking::{Asking, OpenTarget, envelope, optional_edn, optional_map};
+use super::{Databases, parameters, reading_tool};
+use crate::context::{DatabaseContext, OpenTarget, envelope, optional_edn, optional_map};
 use crate::handles::DatabaseSettings;
 use crate::shape::Outcome;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_open_database",
-    description: "Opens a Datalog database; returns its id.",
-    writes: false,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "datalevin_open_database",
+    "Opens a Datalog database; returns its id.",
+    &[
         ("dir", Text, false, parameters::DIR),
         ("uri", Text, false, parameters::URI),
-        ("create", Whether, false, "Return a new id"),
+        ("create", Boolean, false, "Return a new id"),
         ("schema", Any, false, "Map of attributes"),
         ("opts", Any, false, "Map of options"),
         ("clientOpts", Any, false, parameters::CLIENT_OPTS),
     ],
     run,
-};
+);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Input {
+pub(super) struct Input {
     dir: Option<String>,
     uri: Option<String>,
     #[serde(default)]
@@ -39,15 +39,14 @@ struct Input {
     client_opts: Option<Value>,
 }
 
-fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = parse_input(input)?;
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
     let named = (input.dir.as_deref(), input.uri.as_deref());
-    let place = asking.place(named, DtlvStoreKind::Datalog, input.client_opts.as_ref())?;
+    let place = context.place(named, DtlvStoreKind::Datalog, input.client_opts.as_ref())?;
     let given = DatabaseSettings {
         schema: optional_edn(input.schema.as_ref())?,
         opts: optional_map(input.opts.as_ref())?,
     };
-    let access = place.access(asking.most());
+    let access = place.access(context.most());
     let changes = [
         ("create", input.create),
         ("schema", given.schema.is_some()),
@@ -68,14 +67,20 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
         // A server does not report whether it creates the database.
         OpenTarget::Server(_) => input.create,
     };
-    let (handles, permit) = (&asking.state.handles, asking.permit());
+    let (handles, permit) = (&context.state.handles, context.permit());
     let id = match place {
         OpenTarget::Folder(folder) => {
             handles.open_database(permit, &folder, &given, input.create)?
         }
         OpenTarget::Server(session) => {
             let given = (given, access);
-            handles.open_remote_database(permit, &session, given, &asking.watch, input.create)?
+            handles.open_remote_database(
+                permit,
+                &session,
+                given,
+                context.cancellation,
+                input.create,
+            )?
         }
     };
     let (target, is_elsewhere) = told;

@@ -2,26 +2,25 @@
 
 use rung_edn::Value as Edn;
 use rung_fault::Fault;
+use rung_tool::ParameterType::{Any, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Kind::{Any, Text};
-use super::{Definition, parameters, parse_input};
-use crate::asking::{envelope, with_result};
+use super::{Databases, parameters, reading_tool};
+use crate::context::{DatabaseContext, envelope, with_result};
 use crate::json::{parse_argument, to_json};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_pull",
-    description: "An entity as a map.",
-    writes: false,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "datalevin_pull",
+    "An entity as a map.",
+    &[
         ("database", Text, true, parameters::DATABASE),
         ("selector", Any, true, parameters::SELECTOR),
         ("eid", Any, true, parameters::EID),
     ],
-    run: |asking, input| {
-        let input: Input = parse_input(input)?;
-        let database = asking.database(&input.database)?;
+    |context: &DatabaseContext<'_>, input: Input| {
+        let database = context.database(&input.database)?;
         let pulled = database.pull(
             &parse_selector(&input.selector)?,
             &parse_argument(&input.eid)?,
@@ -29,10 +28,10 @@ pub(super) const DEFINITION: Definition = Definition {
         let beside = envelope("database", &input.database);
         Ok(with_result(beside, to_json(&pulled)))
     },
-};
+);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     database: String,
     selector: Value,
     eid: Value,

@@ -1,44 +1,43 @@
 //! `datalevin_pull_many`: several entities as selected by a pull pattern.
 
 use rung_edn::Value as Edn;
+use rung_tool::ParameterType::{Any, List, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Kind::{Any, List, Text};
 use super::pull::parse_selector;
-use super::{Definition, parameters, parse_input};
-use crate::asking::envelope;
+use super::{Databases, parameters, reading_tool};
+use crate::context::{DatabaseContext, envelope};
 use crate::json::parse_argument;
 use crate::taker::Wanted;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_pull_many",
-    description: "Several entities as maps.",
-    writes: false,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "datalevin_pull_many",
+    "Several entities as maps.",
+    &[
         ("database", Text, true, parameters::DATABASE),
         ("selector", Any, true, parameters::SELECTOR),
         ("eids", List, true, "Entity ids or lookup refs"),
     ],
-    run: |asking, input| {
-        let input: Input = parse_input(input)?;
-        let database = asking.database(&input.database)?;
+    |context: &DatabaseContext<'_>, input: Input| {
+        let database = context.database(&input.database)?;
         let pattern = parse_selector(&input.selector)?;
         let entities: Vec<Edn> = input
             .eids
             .iter()
             .map(parse_argument)
             .collect::<Result<_, _>>()?;
-        asking.list(
+        context.list(
             envelope("database", &input.database),
             Wanted::ALL,
             |taker| database.pull_many(&pattern, &entities, taker),
         )
     },
-};
+);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     database: String,
     selector: Value,
     eids: Vec<Value>,

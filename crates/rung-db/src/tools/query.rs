@@ -2,39 +2,38 @@
 
 use rung_edn::Value as Edn;
 use rung_fault::{Code, Detail, Fault};
+use rung_tool::ParameterType::{List, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Kind::{List, Text};
-use super::{Definition, parameters, parse_input};
-use crate::asking::{Asking, envelope};
+use super::{Databases, parameters, reading_tool};
+use crate::context::{DatabaseContext, envelope};
 use crate::json::parse_argument;
 use crate::shape::Outcome;
 use crate::taker::Wanted;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_query",
-    description: "Runs a Datalog query.",
-    writes: false,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "datalevin_query",
+    "Runs a Datalog query.",
+    &[
         ("database", Text, true, parameters::DATABASE),
         ("query", Text, true, parameters::QUERY),
         ("inputs", List, false, parameters::INPUTS),
     ],
     run,
-};
+);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     database: String,
     query: String,
     #[serde(default)]
     inputs: Option<Vec<Value>>,
 }
 
-fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = parse_input(input)?;
-    let database = asking.database(&input.database)?;
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+    let database = context.database(&input.database)?;
     let query = parse_query(&input.query)?;
     let inputs: Vec<Edn> = input
         .inputs
@@ -42,7 +41,7 @@ fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
         .iter()
         .map(parse_argument)
         .collect::<Result<_, _>>()?;
-    asking.answer(
+    context.answer(
         envelope("database", &input.database),
         Wanted::ALL,
         |taker| database.query(&query, &inputs, taker),

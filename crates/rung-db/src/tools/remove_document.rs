@@ -1,22 +1,21 @@
 //! `datalevin_remove_document`: removes a text from a full-text index.
 
-use super::Kind::{Any, Text};
-use super::{Definition, DocumentInput, parameters, parse_input};
-use crate::asking::confirmation;
+use super::{Databases, DocumentInput, parameters, writing_tool};
+use crate::context::{DatabaseContext, confirmation};
 use crate::json::parse_argument;
+use rung_tool::ParameterType::{Any, Text};
+use rung_tool::Tool;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_remove_document",
-    description: "Removes the text of a reference.",
-    writes: true,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, DocumentInput> = writing_tool(
+    "datalevin_remove_document",
+    "Removes the text of a reference.",
+    &[
         ("searchIndex", Text, true, parameters::SEARCH_INDEX),
         ("docRef", Any, true, parameters::REFERENCE),
     ],
-    run: |asking, input| {
-        let input: DocumentInput = parse_input(input)?;
-        let texts = asking.texts(&input.search_index)?;
+    |context: &DatabaseContext<'_>, input: DocumentInput| {
+        let texts = context.texts(&input.search_index)?;
         texts.remove(&parse_argument(&input.doc_ref)?)?;
         Ok(confirmation("searchIndex", &input.search_index, "removed"))
     },
-};
+);

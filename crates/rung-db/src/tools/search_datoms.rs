@@ -1,30 +1,30 @@
 //! `datalevin_search_datoms`: the datoms that match a pattern.
 
 use rung_fault::Fault;
+use rung_tool::ParameterType::{Any, Count, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Kind::{Any, Number, Text};
-use super::{Definition, parameters, parse_input};
-use crate::asking::{Asking, envelope, optional_edn};
+use super::{Databases, parameters, reading_tool};
+use crate::context::{DatabaseContext, envelope, optional_edn};
 use crate::database::FactPattern;
 use crate::shape::Outcome;
 use crate::taker::Wanted;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_search_datoms",
-    description: "Datoms by entity, attribute and value.",
-    writes: false,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
+    "datalevin_search_datoms",
+    "Datoms by entity, attribute and value.",
+    &[
         ("database", Text, true, parameters::DATABASE),
         ("e", Any, false, parameters::ENTITY),
         ("a", Any, false, parameters::ATTRIBUTE),
         ("v", Any, false, parameters::VALUE),
-        ("limit", Number, false, parameters::LIMIT),
-        ("offset", Number, false, parameters::OFFSET),
+        ("limit", Count, false, parameters::LIMIT),
+        ("offset", Count, false, parameters::OFFSET),
     ],
     run,
-};
+);
 
 #[derive(Deserialize)]
 pub(super) struct Input {
@@ -46,12 +46,11 @@ impl Input {
     }
 }
 
-fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = parse_input(input)?;
-    let database = asking.database(&input.database)?;
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+    let database = context.database(&input.database)?;
     let known = input.pattern()?;
     let wanted = Wanted::of(input.limit, input.offset);
-    asking.list(envelope("database", &input.database), wanted, |taker| {
+    context.list(envelope("database", &input.database), wanted, |taker| {
         database.search(&known, taker)
     })
 }

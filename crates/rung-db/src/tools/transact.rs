@@ -2,39 +2,38 @@
 
 use rung_edn::Value as Edn;
 use rung_fault::Fault;
+use rung_tool::ParameterType::{Any, List, Text};
+use rung_tool::Tool;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Kind::{Any, List, Text};
-use super::{Definition, parameters, parse_input};
-use crate::asking::{Asking, envelope};
+use super::{Databases, parameters, writing_tool};
+use crate::context::{DatabaseContext, envelope};
 use crate::database::OutputDatom;
 use crate::json::{parse_argument, to_json};
 use crate::shape::Outcome;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "datalevin_transact",
-    description: "Changes a database, all or nothing.",
-    writes: true,
-    arguments: &[
+pub(super) const TOOL: Tool<Databases, Input> = writing_tool(
+    "datalevin_transact",
+    "Changes a database, all or nothing.",
+    &[
         ("database", Text, true, parameters::DATABASE),
         ("txData", List, true, "Entity maps, [\":db/add\", e, a, v]"),
         ("txMeta", Any, false, "Returned as it is"),
     ],
     run,
-};
+);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Input {
+pub(super) struct Input {
     database: String,
     tx_data: Vec<Value>,
     tx_meta: Option<Value>,
 }
 
-fn run(asking: &Asking<'_>, input: Value) -> Result<Outcome, Fault> {
-    let input: Input = parse_input(input)?;
-    let database = asking.database(&input.database)?;
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+    let database = context.database(&input.database)?;
     let changes = input
         .tx_data
         .iter()

@@ -1,37 +1,39 @@
 //! `gateway.cancel`: cancels an active call of the caller. The call itself returns `call_cancelled`; nothing else changes.
 
 use rung_fault::{Code, Fault};
-use rung_tool::{Hints, Reply};
+use rung_tool::{Body, Hints, InputSchema, Reply, Tool};
 use serde::{Deserialize, Serialize};
 
-use super::{Asking, Definition, seconds};
+use super::{GatewayContext, GatewayTools, seconds};
 use crate::calls::CallOwner;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.cancel",
-    title: "Cancel a call",
-    description: "Cancels one of your calls. Needs force unless the call is stalled.",
-    hints: Hints {
-        read_only: false,
-        destructive: true,
-        idempotent: true,
-        open_world: true,
-    },
-    operates: false,
-    properties: r#"{"request_id": {"type": "string", "description": "From gateway.list_pending."}, "force": {"type": "boolean"}}"#,
-    parameters: &[
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.cancel",
+    "Cancels one of your calls. Needs force unless the call is stalled.",
+    InputSchema::Text {
+        properties: r#"{"request_id": {"type": "string", "description": "From gateway.list_pending."}, "force": {"type": "boolean"}}"#,
+        details: "",
+        required: &["request_id"],
+        descriptions: &[
         (
             "request_id",
             "The call: request_id in the reply of gateway.list_pending.",
         ),
         ("force", "True cancels a call that is not stalled."),
     ],
-    required: &["request_id"],
-    run: |asking| Box::pin(run(asking)),
-};
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.titled("Cancel a call")
+.with_hints(Hints {
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+        open_world: true,
+    });
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     request_id: String,
     #[serde(default)]
     force: bool,
@@ -46,23 +48,22 @@ struct Output {
     elapsed_seconds: f64,
 }
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let input: Input = asking.read()?;
-    let owner = CallOwner::from_call(asking.call);
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+    let owner = CallOwner::from_call(context.call);
     let id = &input.request_id;
-    let mut calls = asking
+    let mut calls = context
         .gateway
         .0
         .calls
         .list(|call| call.owner == owner && call.id() == *id);
     let Some(call) = calls.pop() else {
-        let over = asking
+        let over = context
             .gateway
             .0
             .call_history
             .list(&owner, |call| call.id() == *id);
         if let Some(over) = over.first() {
-            return asking
+            return context
                 .reply(Output {
                     status: "already_complete",
                     message: format!("{} is over; there is nothing to cancel", over.call.tool_id),
@@ -87,8 +88,8 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         return Err(Fault::new(Code::WorkPending, why)
             .with_hint("gateway.cancel with \"force\": true cancels it anyway"));
     }
-    asking.gateway.0.calls.cancel(&call);
-    asking
+    context.gateway.0.calls.cancel(&call);
+    context
         .reply(Output {
             status: "cancelled",
             message: format!(

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use rung_auth::Permit;
 use rung_fault::Fault;
-use rung_tool::Reply;
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::health::withheld_hint;
-use super::{Asking, Definition, READ_HINTS, parameter};
+use super::{GatewayContext, GatewayTools, READ_HINTS, parameter};
 use crate::candidate::{Candidate, ServerIdentity};
 use crate::catalog::{CatalogTool, DEFAULT_DIALECT, Risk};
 use crate::cli_hints::{CliHint, installed_matches};
@@ -18,13 +18,11 @@ use crate::manifest::candidates;
 use crate::policy::{PackageVerdict, PolicySubject};
 use crate::server::Server;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.catalog_search",
-    title: "Search tools",
-    description: "Searches the tools of all servers, running or not, by what they do; best first. Next: gateway.describe or gateway.invoke.",
-    hints: READ_HINTS,
-    operates: false,
-    properties: r#"{
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.catalog_search",
+    "Searches the tools of all servers, running or not, by what they do; best first. Next: gateway.describe or gateway.invoke.",
+    InputSchema::Text {
+        properties: r#"{
         "query": {"type": "string", "description": "What the tool does; none: all tools."},
         "filters": {"type": "object", "properties": {
             "server": {"type": "string"},
@@ -32,7 +30,9 @@ pub(super) const DEFINITION: Definition = Definition {
             "risk_max": {"enum": ["low", "medium", "high"]}}},
         "limit": {"type": "integer", "minimum": 1, "maximum": 100, "default": 20},
         "include_offline": {"type": "boolean", "default": true}}"#,
-    parameters: &[
+        details: "",
+        required: &[],
+        descriptions: &[
         (
             "query",
             "What the tool does. Without a query, all tools are listed.",
@@ -53,12 +53,14 @@ pub(super) const DEFINITION: Definition = Definition {
             "False leaves out tools of servers that are not running.",
         ),
     ],
-    required: &[],
-    run: |asking| Box::pin(run(asking)),
-};
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.titled("Search tools")
+.with_hints(READ_HINTS);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     #[serde(default)]
     query: String,
     #[serde(default)]
@@ -139,9 +141,8 @@ const GOOD_SCORE: f32 = 0.75;
 /// Longest icons on a card: URLs fit, embedded images do not.
 const MAX_ICONS_BYTES: usize = 256;
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let input: Input = asking.read()?;
-    let (gateway, permit) = (asking.gateway, &asking.call.permit);
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+    let (gateway, permit) = (context.gateway, &context.call.permit);
     if let Some(name) = &input.filters.server {
         gateway.server(permit, name)?;
     }
@@ -151,7 +152,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         named.is_none_or(|name| name == &**server.name())
     };
     gateway
-        .list_unlisted_servers(asking.call, in_question)
+        .list_unlisted_servers(context.call, in_question)
         .await;
     let (state, shelf) = (gateway.state(), gateway.tool_index());
     let seen = |(server, known): &IndexedTool| {
@@ -221,7 +222,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         said.push(left_out.to_owned());
     }
     let hint = (!said.is_empty()).then(|| said.join("; "));
-    asking
+    context
         .reply(Output {
             truncated: found.total > results.len(),
             total: found.total,

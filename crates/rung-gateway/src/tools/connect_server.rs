@@ -1,27 +1,29 @@
 //! `gateway.connect_server`: starts a server without calling anything.
 
 use rung_fault::Fault;
-use rung_tool::Reply;
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::{Deserialize, Serialize};
 
-use super::{Asking, Definition, OPERATOR_HINTS, parameter};
+use super::{GatewayContext, GatewayTools, OPERATOR_HINTS, parameter};
 use crate::calls::CallOwner;
 use crate::owned_work::OwnedWork;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.connect_server",
-    title: "Start a server",
-    description: "Starts a server now. gateway.invoke also starts it.",
-    hints: OPERATOR_HINTS,
-    operates: true,
-    properties: r#"{"server_name": {"type": "string"}}"#,
-    parameters: &[("server_name", parameter::SERVER)],
-    required: &["server_name"],
-    run: |asking| Box::pin(run(asking)),
-};
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.connect_server",
+    "Starts a server now. gateway.invoke also starts it.",
+    InputSchema::Text {
+        properties: r#"{"server_name": {"type": "string"}}"#,
+        details: "",
+        required: &["server_name"],
+        descriptions: &[("server_name", parameter::SERVER)],
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.titled("Start a server")
+.with_hints(OPERATOR_HINTS);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     server_name: String,
 }
 
@@ -39,17 +41,16 @@ pub(super) struct Output<'a> {
     pub(super) message: String,
 }
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let input: Input = asking.read()?;
-    let server = asking
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+    let server = context
         .gateway
-        .server(&asking.call.permit, &input.server_name)?;
+        .server(&context.call.permit, &input.server_name)?;
     let prior = server.status();
-    let instance = server.open(asking.call).await?;
+    let instance = server.open(context.call).await?;
     let seen = server.refresh_catalog(&instance).await?;
-    let owner = CallOwner::from_call(asking.call);
-    let work = OwnedWork::find(asking.gateway, &owner, Some(server.name()));
-    asking
+    let owner = CallOwner::from_call(context.call);
+    let work = OwnedWork::find(context.gateway, &owner, Some(server.name()));
+    context
         .reply(Output {
             ok: true,
             server: server.name(),

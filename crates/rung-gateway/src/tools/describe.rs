@@ -3,34 +3,36 @@
 use std::borrow::Cow;
 
 use rung_fault::Fault;
-use rung_tool::Reply;
+use rung_tool::{Body, Card, InputSchema, Reply, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Asking, Definition, READ_HINTS, find_definition, shorten, with_names};
+use super::{GatewayContext, GatewayTools, READ_HINTS, schema_with_names, shorten, with_names};
 use crate::catalog::{CatalogTool, DEFAULT_DIALECT, Risk};
 use crate::redact::CallerRedactor;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.describe",
-    title: "Describe a tool",
-    description: "Shows a tool's arguments (gateway tools, too). full: its complete schemas.",
-    hints: READ_HINTS,
-    operates: false,
-    properties: r#"{"tool_id": {"type": "string", "description": "server::tool"}, "full": {"type": "boolean"}}"#,
-    parameters: &[
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.describe",
+    "Shows a tool's arguments (gateway tools, too). full: its complete schemas.",
+    InputSchema::Text {
+        properties: r#"{"tool_id": {"type": "string", "description": "server::tool"}, "full": {"type": "boolean"}}"#,
+        details: "",
+        required: &["tool_id"],
+        descriptions: &[
         (
             "tool_id",
             "The tool: server::tool, or the name of a gateway.* tool.",
         ),
         ("full", "True returns the complete schemas."),
     ],
-    required: &["tool_id"],
-    run: |asking| Box::pin(run(asking)),
-};
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.titled("Describe a tool")
+.with_hints(READ_HINTS);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     tool_id: String,
     #[serde(default)]
     full: bool,
@@ -89,21 +91,20 @@ struct ToolArgument<'a> {
 
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let input: Input = asking.read()?;
-    if let Some(own) = find_definition(asking.gateway, asking.call, &input.tool_id) {
-        return describe_own(asking, own, input.full).await;
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+    if let Some(own) = context.find_tool(&input.tool_id) {
+        return describe_own(context, own, input.full).await;
     }
-    let (server, known) = asking
+    let (server, known) = context
         .gateway
-        .resolve_tool(asking.call, &input.tool_id)
+        .resolve_tool(context.call, &input.tool_id)
         .await?;
     let listed = |name: &str| known.definition_member(name);
     let schema = &*known.tool.input_schema;
-    let state = asking.gateway.state();
-    let names = asking.call.name_style;
+    let state = context.gateway.state();
+    let names = context.call.name_style;
     let destroys = "The tool may change or destroy something.";
-    asking
+    context
         .reply(Output {
             server: server.name(),
             tool_name: &known.tool.name,
@@ -118,7 +119,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             schema_dialect: known.schema_dialect(),
             risk_hint: known.risk,
             safety_notes: (known.risk == Risk::High).then_some(destroys),
-            invoke_as: names.apply(super::invoke::DEFINITION.name),
+            invoke_as: names.apply(super::INVOKE_TOOL),
             invoke_template: invoke_template(server.name(), &known),
             code_snippet: state.guidance.snippet(server.name(), &known, names),
         })
@@ -127,18 +128,18 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
 
 /// Describes a `gateway.*` tool, with more of its parameters than the list shows.
 async fn describe_own(
-    asking: Asking<'_>,
-    own: &'static Definition,
+    context: &GatewayContext<'_>,
+    own: &Card,
     full: bool,
 ) -> Result<Reply, Fault> {
-    let names = asking.call.name_style;
-    let schema = own.described_schema(names)?;
+    let names = context.call.name_style;
+    let schema = schema_with_names(&own.input_schema, names);
     let hints = own.hints;
-    let state = asking.gateway.state();
+    let state = context.gateway.state();
     let mut described = json!({
-        "tool_name": names.apply(own.name),
+        "tool_name": names.apply(&own.name),
         "title": own.title,
-        "description": with_names(own.description, names),
+        "description": with_names(&own.description, names),
         "args": summarize_arguments(&schema, state.access.caller_redactor()),
         "annotations": {
             "readOnlyHint": hints.read_only,
@@ -147,13 +148,13 @@ async fn describe_own(
             "openWorldHint": hints.open_world,
         },
         "schema_dialect": DEFAULT_DIALECT,
-        "invoke_as": names.apply(own.name),
+        "invoke_as": names.apply(&own.name),
         "invoke_template": argument_template(&schema),
     });
     if full {
         described["input_schema"] = schema;
     }
-    asking.reply(described).await
+    context.reply(described).await
 }
 
 fn summarize_arguments<'s>(schema: &'s Value, masks: CallerRedactor<'_>) -> Vec<ToolArgument<'s>> {

@@ -3,32 +3,34 @@
 use std::sync::Arc;
 
 use rung_fault::{Code, Fault};
-use rung_tool::Reply;
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::Deserialize;
 
 use super::connect_server::Output;
-use super::{Asking, Definition, OPERATOR_HINTS, parameter};
+use super::{GatewayContext, GatewayTools, OPERATOR_HINTS, parameter};
 use crate::calls::CallOwner;
 use crate::owned_work::{CancelledWork, OwnedWork};
 use crate::server::{Server, ServerStatus};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.disconnect_server",
-    title: "Stop a server",
-    description: "Stops a server until its next call. Refused while calls or tasks run there, unless force cancels yours.",
-    hints: OPERATOR_HINTS,
-    operates: true,
-    properties: r#"{"server_name": {"type": "string"}, "force": {"type": "boolean"}}"#,
-    parameters: &[
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.disconnect_server",
+    "Stops a server until its next call. Refused while calls or tasks run there, unless force cancels yours.",
+    InputSchema::Text {
+        properties: r#"{"server_name": {"type": "string"}, "force": {"type": "boolean"}}"#,
+        details: "",
+        required: &["server_name"],
+        descriptions: &[
         ("server_name", parameter::SERVER),
         ("force", parameter::FORCE),
     ],
-    required: &["server_name"],
-    run: |asking| Box::pin(run(asking)),
-};
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.titled("Stop a server")
+.with_hints(OPERATOR_HINTS);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     server_name: String,
     #[serde(default)]
     force: bool,
@@ -41,10 +43,10 @@ pub(super) struct StoppedServer {
     pub(super) ended: CancelledWork,
 }
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let stopped = stop_server(&asking).await?;
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+    let stopped = stop_server(context, &input).await?;
     let name = stopped.server.name();
-    asking
+    context
         .reply(Output {
             ok: true,
             server: name,
@@ -60,9 +62,11 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
 }
 
 /// Stops the named server after the caller's work there is done or cancelled. Refuses while others use a shared server.
-pub(super) async fn stop_server(asking: &Asking<'_>) -> Result<StoppedServer, Fault> {
-    let input: Input = asking.read()?;
-    let (gateway, call) = (asking.gateway, asking.call);
+pub(super) async fn stop_server(
+    context: &GatewayContext<'_>,
+    input: &Input,
+) -> Result<StoppedServer, Fault> {
+    let (gateway, call) = (context.gateway, context.call);
     let server = gateway.server(&call.permit, &input.server_name)?;
     let owner = CallOwner::from_call(call);
     let name = server.name();

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 
 use rung_auth::Permit;
 use rung_fault::Fault;
-use rung_tool::Reply;
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Asking, Definition, READ_HINTS, iso_timestamp, parameter};
+use super::{GatewayContext, GatewayTools, READ_HINTS, iso_timestamp, parameter};
 use crate::auth::AuthRequirement;
 use crate::call_history::CompletedCall;
 use crate::calls::{ActiveCall, CallOwner};
@@ -19,14 +19,14 @@ use crate::gateway::{Gateway, GatewayState, UnavailableServer};
 use crate::policy::PolicySubject;
 use crate::server::{Server, ServerStatus};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.health",
-    title: "State of the servers",
-    description: "Your servers and their state. all: also diagnostics and recent calls; server: one in detail.",
-    hints: READ_HINTS,
-    operates: false,
-    properties: r#"{"server": {"type": "string"}, "all": {"type": "boolean"}, "status": {"enum": ["online", "lazy", "error", "withheld"]}}"#,
-    parameters: &[
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.health",
+    "Your servers and their state. all: also diagnostics and recent calls; server: one in detail.",
+    InputSchema::Text {
+        properties: r#"{"server": {"type": "string"}, "all": {"type": "boolean"}, "status": {"enum": ["online", "lazy", "error", "withheld"]}}"#,
+        details: "",
+        required: &[],
+        descriptions: &[
         ("server", parameter::SERVER),
         (
             "all",
@@ -34,12 +34,14 @@ pub(super) const DEFINITION: Definition = Definition {
         ),
         ("status", "Only servers in this state."),
     ],
-    required: &[],
-    run: |asking| Box::pin(run(asking)),
-};
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.titled("State of the servers")
+.with_hints(READ_HINTS);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     server: Option<String>,
     #[serde(default)]
     all: bool,
@@ -143,9 +145,8 @@ struct ServerDetail {
 const MAX_EVENTS: usize = 16;
 const MAX_STDERR_BYTES: usize = 2_000;
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let input: Input = asking.read()?;
-    let (gateway, permit) = (asking.gateway, &asking.call.permit);
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+    let (gateway, permit) = (context.gateway, &context.call.permit);
     let state = gateway.state();
     if let Some(name) = &input.server
         && state.unavailable(permit, name).is_none()
@@ -168,7 +169,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         let status = server.status();
         *counts.entry(status.name()).or_insert(0) += 1;
         if wanted(server.name(), status) {
-            servers.push(server_row(&asking, server, status, input.server.is_some()));
+            servers.push(server_row(context, server, status, input.server.is_some()));
         }
     }
     for one in state.unavailable_servers(permit) {
@@ -185,7 +186,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     };
     let operator = state.access.may_operate(permit);
     let problems = gateway.problems(&state, permit).into_iter();
-    asking
+    context
         .reply(Output {
             revision_id: gateway.revision(),
             servers,
@@ -193,7 +194,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             last_refresh_ts: iso_timestamp(gateway.0.refreshed_ms.load(Ordering::Relaxed)),
             gateway_diagnostics: input.all.then(|| diagnostics(gateway)),
             audit_events: if input.all || input.server.is_some() {
-                recent_events(&asking, input.server.as_deref())
+                recent_events(context, input.server.as_deref())
             } else {
                 Vec::new()
             },
@@ -217,10 +218,15 @@ fn diagnostics(gateway: &Gateway) -> Diagnostics {
 }
 
 /// Returns the caller's last calls, at one server or at all.
-fn recent_events(asking: &Asking<'_>, server: Option<&str>) -> Vec<CallEvent> {
-    let owner = CallOwner::from_call(asking.call);
+fn recent_events(context: &GatewayContext<'_>, server: Option<&str>) -> Vec<CallEvent> {
+    let owner = CallOwner::from_call(context.call);
     let here = |call: &ActiveCall| server.is_none_or(|server| *call.server == *server);
-    let over = asking.gateway.0.call_history.list(&owner, here).into_iter();
+    let over = context
+        .gateway
+        .0
+        .call_history
+        .list(&owner, here)
+        .into_iter();
     let event = |over: CompletedCall| {
         let (outcome, error) = over.error.unzip();
         CallEvent {
@@ -296,14 +302,14 @@ fn unavailable_row(one: UnavailableServer) -> ServerRow {
 }
 
 fn server_row(
-    asking: &Asking<'_>,
+    context: &GatewayContext<'_>,
     server: &Server,
     status: ServerStatus,
     whole: bool,
 ) -> ServerRow {
-    let state = asking.gateway.state();
+    let state = context.gateway.state();
     let seen = server.catalog();
-    let permit = &asking.call.permit;
+    let permit = &context.call.permit;
     let visible = seen
         .as_ref()
         .map(|seen| state.visible_tools(permit, server, seen).count());
@@ -364,7 +370,7 @@ fn server_row(
                 server_info: about.map(|about| about.server.clone()),
                 server_capabilities: about.map(|about| about.capabilities.clone()),
                 instructions: about.and_then(|about| about.instructions.clone()),
-                definition_tokens: server.definition_tokens(asking.gateway.0.options.count_tokens),
+                definition_tokens: server.definition_tokens(context.gateway.0.options.count_tokens),
                 hidden_tools: visible
                     .map(|visible| all - visible)
                     .filter(|hidden| *hidden > 0),

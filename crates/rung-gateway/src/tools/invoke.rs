@@ -1,35 +1,47 @@
 //! `gateway.invoke`: calls a downstream tool.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use rung_fault::{Code, Fault};
 use rung_mcp::splice;
-use rung_tool::{Hints, Reply};
+use rung_tool::{Body, Hints, InputSchema, Reply, Tool};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::tasks_get::TaskView;
-use super::{Asking, Definition, no_arguments};
+use super::{GatewayContext, GatewayTools};
 use crate::access::AccessPolicy;
 use crate::answer::{Limits, Of, dressed};
 use crate::delegate::with_trace_context;
 use crate::invoke::{Invocation, InvokeOutcome, TaskOptions};
 use crate::redact::CallerRedactor;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.invoke",
-    title: "Call a tool",
-    description: "Calls a tool of any server; starts the server if needed. A long result is stored: read on with rung.read.",
-    hints: Hints {
-        read_only: false,
-        destructive: true,
-        idempotent: false,
-        open_world: true,
-    },
-    operates: false,
-    properties: r#"{
+/// The argument `options`, which other tools take too.
+macro_rules! options {
+    () => {
+        r#""options": {"type": "object", "properties": {
+            "timeout_ms": {"type": "integer", "minimum": 1000, "maximum": 300000, "default": 30000},
+            "max_output_chars": {"type": "integer", "minimum": 100, "maximum": 100000},
+            "redact_secrets": {"type": "boolean"}}}"#
+    };
+}
+
+/// The keywords of `options` that lists leave out.
+pub(super) const OPTIONS: &str = concat!("{", options!(), "}");
+
+/// The properties of `trace_context`, which lists leave out.
+const TRACE_CONTEXT: &str = r#"{"trace_context": {"properties": {
+    "traceparent": {"type": ["string", "null"]},
+    "tracestate": {"type": ["string", "null"]},
+    "baggage": {"type": ["string", "null"]}}}}"#;
+
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.invoke",
+    "Calls a tool of any server; starts the server if needed. A long result is stored: read on with rung.read.",
+    InputSchema::Text {
+        properties: concat!(
+            r#"{
         "tool_id": {"type": "string", "description": "server::tool"},
         "arguments": {"type": "object"},
         "task": {"type": "object", "description": "Run as a task, if the tool can.", "properties": {
@@ -37,17 +49,18 @@ pub(super) const DEFINITION: Definition = Definition {
             "metadata": {"type": "object"},
             "ttl": {"type": "integer", "minimum": 1, "description": "seconds"},
             "poll_interval": {"type": "number", "exclusiveMinimum": 0},
-            "requestor_context": {"type": "object"}}},
-        "options": {"type": "object", "properties": {
-            "timeout_ms": {"type": "integer", "minimum": 1000, "maximum": 300000, "default": 30000},
-            "max_output_chars": {"type": "integer", "minimum": 100, "maximum": 100000},
-            "redact_secrets": {"type": "boolean"}}},
+            "requestor_context": {"type": "object"}}},"#,
+            options!(),
+            r#",
         "trace_context": {"type": "object"},
         "_meta": {"type": "object"},
         "run_correlation_id": {"type": "string", "maxLength": 128},
         "seat_correlation_id": {"type": "string", "maxLength": 128},
-        "evidence_label_digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}"#,
-    parameters: &[
+        "evidence_label_digest": {"type": "string", "pattern": "^[0-9a-f]{64}$"}}"#
+        ),
+        details: TRACE_CONTEXT,
+        required: &["tool_id"],
+        descriptions: &[
         ("tool_id", "The tool: server::tool."),
         ("arguments", "Arguments of the tool."),
         ("task", "Runs the call as a task, if the tool supports it."),
@@ -93,22 +106,25 @@ pub(super) const DEFINITION: Definition = Definition {
             "SHA-256 of an evidence label in hex, forwarded in _meta.",
         ),
     ],
-    required: &["tool_id"],
-    run: |asking| Box::pin(run(asking)),
-};
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.forwarding(&["arguments", "_meta"])
+.titled("Call a tool")
+.with_hints(Hints {
+        read_only: false,
+        destructive: true,
+        idempotent: false,
+        open_world: true,
+    });
 
+/// The arguments that the gateway reads; `arguments` and `_meta` are forwarded.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Input<'a> {
-    #[serde(borrow)]
-    tool_id: Cow<'a, str>,
-    #[serde(borrow)]
-    arguments: Option<&'a RawValue>,
+pub(super) struct Input {
+    tool_id: String,
     task: Option<TaskRequest>,
     options: Option<InvokeOptions>,
     trace_context: Option<TraceContext>,
-    #[serde(rename = "_meta", borrow)]
-    meta: Option<&'a RawValue>,
     run_correlation_id: Option<String>,
     seat_correlation_id: Option<String>,
     evidence_label_digest: Option<String>,
@@ -141,6 +157,10 @@ pub(super) struct InvokeOptions {
     redact_secrets: Option<bool>,
 }
 
+fn no_arguments() -> Box<RawValue> {
+    RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")
+}
+
 const TIMEOUT_MS: u64 = 30_000;
 /// In milliseconds, the largest integer that every JSON parser represents exactly.
 const MAX_SECONDS: u64 = 9_007_199_254_740;
@@ -151,8 +171,8 @@ impl InvokeOptions {
     }
 
     /// Returns the limits of the reply: the least of policy, budget and `max_output_chars`.
-    pub(super) fn limits(&self, asking: &Asking<'_>) -> Limits {
-        Limits::of(asking.gateway, asking.call, self.max_output_chars)
+    pub(super) fn limits(&self, context: &GatewayContext<'_>) -> Limits {
+        Limits::of(context.gateway, context.call, self.max_output_chars)
     }
 
     /// Returns the redactor that always applies, plus the usual forms of secrets if the caller asks for it.
@@ -162,45 +182,9 @@ impl InvokeOptions {
             ..rules.caller_redactor()
         }
     }
-
-    fn is_valid(&self) -> bool {
-        let time = self.timeout_ms.unwrap_or(TIMEOUT_MS);
-        let chars = self.max_output_chars.unwrap_or(100);
-        (1_000..=300_000).contains(&time) && (100..=100_000).contains(&chars)
-    }
 }
 
-impl<'a> Input<'a> {
-    /// Parses the arguments. Simple valid ones skip the schema; for others the schema reports what is wrong.
-    fn read(asking: &Asking<'a>) -> Result<Self, Fault> {
-        let read = serde_json::from_str::<Input<'a>>(asking.arguments.get());
-        let plain = |input: &Input<'_>| {
-            let correlated = [
-                &input.run_correlation_id,
-                &input.seat_correlation_id,
-                &input.evidence_label_digest,
-            ];
-            input.task.is_none()
-                && input.trace_context.is_none()
-                && input.meta.is_none()
-                && correlated.iter().all(|id| id.is_none())
-                && input.options.as_ref().is_none_or(InvokeOptions::is_valid)
-                && input
-                    .arguments
-                    .is_none_or(|given| given.get().starts_with('{'))
-        };
-        match read {
-            Ok(input) if plain(&input) => Ok(input),
-            read => {
-                asking.accepted()?;
-                let input =
-                    read.map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))?;
-                input.check()?;
-                Ok(input)
-            }
-        }
-    }
-
+impl Input {
     /// Checks constraints that the schema leaves out to stay short.
     fn check(&self) -> Result<(), Fault> {
         let task = self.task.as_ref();
@@ -228,7 +212,7 @@ impl<'a> Input<'a> {
     }
 
     /// Returns the `_meta` to send: the caller's own, its trace context and correlation ids.
-    fn meta(&self) -> Option<String> {
+    fn meta(&self, own: Option<&RawValue>) -> Option<String> {
         let trace = self.trace_context.iter().flat_map(|trace| {
             [
                 ("traceparent", &trace.traceparent),
@@ -258,8 +242,8 @@ impl<'a> Input<'a> {
         let of_task = of_task
             .into_iter()
             .filter_map(|(name, value)| Some((name, value?)));
-        let own = ids.chain(of_task);
-        let mut meta = self.meta.map(|meta| meta.get().to_owned());
+        let correlation = ids.chain(of_task);
+        let mut meta = own.map(|meta| meta.get().to_owned());
         for (name, value) in trace {
             let Some(value) = value.as_deref() else {
                 continue;
@@ -268,7 +252,7 @@ impl<'a> Input<'a> {
             let value = Value::from(value).to_string();
             meta = Some(splice::set_member(before, name, &value));
         }
-        for (name, value) in own {
+        for (name, value) in correlation {
             let before = meta.as_deref().unwrap_or("{}");
             let name = format!("rung/{name}");
             meta = Some(splice::set_member(before, &name, &value.to_string()));
@@ -277,16 +261,17 @@ impl<'a> Input<'a> {
     }
 }
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let input = Input::read(&asking)?;
-    let (gateway, call) = (asking.gateway, asking.call);
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+    input.check()?;
+    let (gateway, call) = (context.gateway, context.call);
     let nothing;
-    let arguments = if let Some(arguments) = input.arguments {
+    let arguments = if let Some(arguments) = context.tools.forwarded("arguments") {
         arguments
     } else {
         nothing = no_arguments();
         &nothing
     };
+    let forwarded_meta = context.tools.forwarded("_meta");
     let options = input.options.as_ref();
     let default = InvokeOptions::default();
     let options = options.unwrap_or(&default);
@@ -297,7 +282,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let order = Invocation {
         tool_id: &input.tool_id,
         arguments,
-        meta: with_trace_context(input.meta(), call),
+        meta: with_trace_context(input.meta(forwarded_meta), call),
         timeout: options.timeout(),
         timeout_includes_start: options.timeout_ms.is_some(),
         task_options: wish.map(|wish| TaskOptions {
@@ -310,7 +295,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let (tool_id, outcome) = invoked.map_err(|fault| masks.redact_fault(fault))?;
     match outcome {
         InvokeOutcome::Done(answer) => {
-            let limits = options.limits(&asking);
+            let limits = options.limits(context);
             let keep = gateway.0.result_sink.clone();
             let of = Of {
                 tool_id: &tool_id,
@@ -321,7 +306,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         InvokeOutcome::Task(state) => {
             let task = TaskView::from_state(&state);
             let said = serde_json::json!({"tool_id": tool_id, "ok": true, "task": task});
-            asking.reply(said).await
+            context.reply(said).await
         }
     }
 }

@@ -1,26 +1,28 @@
 //! `gateway.list_pending`: the caller's active calls.
 
 use rung_fault::Fault;
-use rung_tool::Reply;
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::{Deserialize, Serialize};
 
-use super::{Asking, Definition, READ_HINTS, iso_timestamp, parameter, seconds};
+use super::{GatewayContext, GatewayTools, READ_HINTS, iso_timestamp, parameter, seconds};
 use crate::calls::{ActiveCall, CallOwner};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.list_pending",
-    title: "List active calls",
-    description: "Lists your active calls.",
-    hints: READ_HINTS,
-    operates: false,
-    properties: r#"{"server": {"type": "string"}}"#,
-    parameters: &[("server", parameter::SERVER)],
-    required: &[],
-    run: |asking| Box::pin(run(asking)),
-};
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.list_pending",
+    "Lists your active calls.",
+    InputSchema::Text {
+        properties: r#"{"server": {"type": "string"}}"#,
+        details: "",
+        required: &[],
+        descriptions: &[("server", parameter::SERVER)],
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.titled("List active calls")
+.with_hints(READ_HINTS);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     server: Option<String>,
 }
 
@@ -46,31 +48,30 @@ struct PendingCall {
     task_status: Option<String>,
 }
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let input: Input = asking.read()?;
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
     if let Some(name) = &input.server {
-        asking.gateway.server(&asking.call.permit, name)?;
+        context.gateway.server(&context.call.permit, name)?;
     }
-    let owner = CallOwner::from_call(asking.call);
+    let owner = CallOwner::from_call(context.call);
     let here = |call: &ActiveCall| {
         input
             .server
             .as_deref()
             .is_none_or(|name| *name == *call.server)
     };
-    let calls = asking
+    let calls = context
         .gateway
         .0
         .calls
         .list(|call| call.owner == owner && here(call));
-    let tasks = &asking.gateway.0.tasks;
+    let tasks = &context.gateway.0.tasks;
     let status = |call: &ActiveCall| {
         let task = tasks.get(&call.server, call.task_id.as_deref()?, &owner)?;
         task.status()
     };
     let requests = calls.iter().map(|call| pending_call(call, status(call)));
     let requests: Vec<PendingCall> = requests.collect();
-    asking
+    context
         .reply(Output {
             total_pending: requests.len(),
             requests,

@@ -19,37 +19,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use catalog_search::shorten;
-use rung_auth::{Access, Permit};
-use rung_fault::{Code, Face, Fault};
+use rung_auth::Permit;
+use rung_fault::{Code, Fault};
 use rung_tool::{
-    BoxFuture, Call, Card, Hints, NameStyle, Reply, Schema, TaskUse, ToolSource, arguments,
-    unknown_tool,
+    Answer, BoxFuture, Call, Card, ErasedTool, Hints, NameStyle, Reply, ToolContext, ToolSet,
+    ToolSource, Toolbox,
 };
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use crate::answer::{Limits, said_by_us};
 use crate::gateway::Gateway;
 use crate::policy::PolicySubject;
-
-/// The definition of a `gateway.*` tool.
-struct Definition {
-    name: &'static str,
-    title: &'static str,
-    description: &'static str,
-    hints: Hints,
-    /// True if the tool starts or stops servers that other callers use too.
-    operates: bool,
-    /// The `properties` of its input schema, as JSON.
-    properties: &'static str,
-    /// A description of every parameter, by its path in `properties`. `gateway.describe` shows them; in the list they would cost
-    /// every client tokens.
-    parameters: &'static [(&'static str, &'static str)],
-    required: &'static [&'static str],
-    run: for<'a> fn(Asking<'a>) -> BoxFuture<'a, Result<Reply, Fault>>,
-}
 
 /// Descriptions that several parameters share.
 mod parameter {
@@ -60,52 +42,48 @@ mod parameter {
     pub(super) const IGNORED: &str = "Accepted for compatibility; not used.";
 }
 
-/// A call of a `gateway.*` tool.
-#[derive(Clone, Copy)]
-struct Asking<'a> {
-    gateway: &'a Gateway,
-    call: &'a Call,
-    schema: &'a Schema,
-    /// The schema that `schema` was compiled from.
-    takes: &'a Value,
-    arguments: &'a RawValue,
-}
-
-const ALL: [&Definition; 14] = [
-    &catalog_search::DEFINITION,
-    &describe::DEFINITION,
-    &invoke::DEFINITION,
-    &refresh::DEFINITION,
-    &health::DEFINITION,
-    &connect_server::DEFINITION,
-    &disconnect_server::DEFINITION,
-    &restart_server::DEFINITION,
-    &list_pending::DEFINITION,
-    &cancel::DEFINITION,
-    &tasks_list::DEFINITION,
-    &tasks_get::DEFINITION,
-    &tasks_result::DEFINITION,
-    &tasks_cancel::DEFINITION,
+const TOOLS: [&dyn ErasedTool<GatewayTools>; 14] = [
+    &catalog_search::TOOL,
+    &describe::TOOL,
+    &invoke::TOOL,
+    &refresh::TOOL,
+    &health::TOOL,
+    &connect_server::TOOL,
+    &disconnect_server::TOOL,
+    &restart_server::TOOL,
+    &list_pending::TOOL,
+    &cancel::TOOL,
+    &tasks_list::TOOL,
+    &tasks_get::TOOL,
+    &tasks_result::TOOL,
+    &tasks_cancel::TOOL,
 ];
 
 /// The tool that calls downstream tools.
-pub(crate) const INVOKE_TOOL: &str = invoke::DEFINITION.name;
+pub(crate) const INVOKE_TOOL: &str = invoke::TOOL.name();
+
+/// The tools that start or stop servers that other callers use too.
+const OPERATOR_TOOLS: [&str; 4] = [
+    connect_server::TOOL.name(),
+    disconnect_server::TOOL.name(),
+    refresh::TOOL.name(),
+    restart_server::TOOL.name(),
+];
 
 /// Returns the names of all `gateway.*` tools.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    ALL.into_iter().map(|definition| definition.name)
+    TOOLS.into_iter().map(ErasedTool::name)
 }
 
 /// Returns true if the tool changes nothing.
 pub(crate) fn is_read_only(name: &str) -> bool {
-    let mut named = ALL.into_iter().filter(|definition| definition.name == name);
-    named.any(|definition| definition.hints.read_only)
+    let mut named = TOOLS.into_iter().filter(|tool| tool.name() == name);
+    named.any(|tool| tool.hints().read_only)
 }
 
 /// Returns true if the tool starts or stops servers that other callers use too.
 pub(crate) fn is_for_operators(name: &str) -> bool {
-    let mut named = ALL.into_iter().filter(|definition| definition.name == name);
-    named.any(|definition| definition.operates)
+    OPERATOR_TOOLS.contains(&name)
 }
 
 /// Hints of tools that only read.
@@ -119,215 +97,103 @@ const OPERATOR_HINTS: Hints = Hints {
 };
 
 /// The `gateway.*` tools as a tool source.
-pub struct Tools {
-    gateway: Gateway,
-    entries: Vec<Entry>,
-}
-
-struct Entry {
-    card: Card,
-    schema: Schema,
-    /// The schema that `schema` was compiled from.
-    takes: Value,
-    definition: &'static Definition,
-}
+pub struct Tools(Toolbox<GatewayTools>);
 
 impl Tools {
     /// Creates the tools of a gateway.
     pub fn new(gateway: Gateway) -> Result<Self, Fault> {
-        let entry = |definition: &'static Definition| {
-            let schema = listed_schema(definition)?;
-            let listed = list_entry(definition, &schema)?;
-            let takes = validation_schema(&schema)?;
-            Ok(Entry {
-                schema: Schema::compile(&takes)?,
-                takes,
-                card: Card {
-                    name: definition.name.into(),
-                    title: definition.title.into(),
-                    description: definition.description.into(),
-                    icon: None,
-                    input_schema: Arc::new(schema),
-                    output_schema: None,
-                    hints: definition.hints,
-                    access: Access::Read,
-                    tasks: TaskUse::Never,
-                    listed: Some(listed.into()),
-                },
-                definition,
-            })
-        };
-        let entries: Result<Vec<Entry>, Fault> = ALL.into_iter().map(entry).collect();
-        Ok(Self {
-            gateway,
-            entries: entries?,
-        })
-    }
-
-    fn is_granted(&self, entry: &Entry, permit: &Permit) -> bool {
-        entry.definition.is_granted(&self.gateway, permit)
-    }
-
-    fn find(&self, permit: &Permit, name: &str) -> Result<&Entry, Fault> {
-        let mut named = self
-            .entries
-            .iter()
-            .filter(|entry| &*entry.card.name == name);
-        let found = named.next().filter(|entry| self.is_granted(entry, permit));
-        found.ok_or_else(|| {
-            let granted = self.entries.iter();
-            let granted = granted.filter(|entry| self.is_granted(entry, permit));
-            unknown_tool(name, granted.map(|entry| &*entry.card.name))
-        })
-    }
-
-    async fn answer(
-        &self,
-        entry: &Entry,
-        call: &Call,
-        arguments: &RawValue,
-    ) -> Result<Reply, Fault> {
-        let nothing;
-        let asking = Asking {
-            gateway: &self.gateway,
-            call,
-            schema: &entry.schema,
-            takes: &entry.takes,
-            // Some clients send null for no arguments.
-            arguments: if arguments.get() == "null" {
-                nothing = no_arguments();
-                &nothing
-            } else {
-                arguments
-            },
-        };
-        (entry.definition.run)(asking).await
+        let sink = gateway.0.result_sink.clone();
+        let set = Arc::new(GatewayTools(gateway));
+        Ok(Self(Toolbox::new(set, &TOOLS, sink)?))
     }
 }
 
-impl Definition {
-    /// Returns true if the permit may use the tool. No other code decides that.
-    fn is_granted(&self, gateway: &Gateway, permit: &Permit) -> bool {
-        let state = gateway.state();
-        gateway.is_shown()
-            && state.is_visible(permit, PolicySubject::GatewayTool(self.name))
-            && (!self.operates || state.access.may_operate(permit))
+impl ToolSource for Tools {
+    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<Card>, Fault>> {
+        self.0.list(permit)
     }
 
-    /// Returns the full schema, with a description of every parameter.
-    fn described_schema(&self, names: NameStyle) -> Result<Value, Fault> {
-        let mut schema = validation_schema(&listed_schema(self)?)?;
-        for (path, text) in self.parameters {
-            let pointer = format!("/properties/{}", path.replace('.', "/properties/"));
-            if let Some(parameter) = schema.pointer_mut(&pointer) {
-                parameter["description"] = with_names(text, names).into();
+    fn describe<'a>(
+        &'a self,
+        permit: &'a Permit,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Card, Fault>> {
+        self.0.describe(permit, name)
+    }
+
+    fn call<'a>(
+        &'a self,
+        call: &'a Call,
+        name: &'a str,
+        arguments: &'a RawValue,
+    ) -> BoxFuture<'a, Reply> {
+        self.0.call(call, name, arguments)
+    }
+}
+
+/// What the tools share: their gateway.
+pub(crate) struct GatewayTools(Gateway);
+
+/// The context of one call of a `gateway.*` tool.
+pub(crate) struct GatewayContext<'a> {
+    gateway: &'a Gateway,
+    call: &'a Call,
+    tools: ToolContext<'a, GatewayTools>,
+}
+
+impl<'a> From<ToolContext<'a, GatewayTools>> for GatewayContext<'a> {
+    fn from(tools: ToolContext<'a, GatewayTools>) -> Self {
+        Self {
+            gateway: &tools.set.0,
+            call: tools.call,
+            tools,
+        }
+    }
+}
+
+impl ToolSet for GatewayTools {
+    type Access = ();
+    type Context<'a> = GatewayContext<'a>;
+    type Outcome = Reply;
+    type Error = Fault;
+
+    fn is_open<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<bool, Fault>> {
+        Box::pin(std::future::ready(Ok(self.0.is_shown())))
+    }
+
+    fn resolve<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<Option<()>, Fault>> {
+        Box::pin(std::future::ready(Ok(self.0.is_shown().then_some(()))))
+    }
+
+    fn permits(&self, permit: &Permit, tool: &Card) -> bool {
+        let state = self.0.state();
+        state.is_visible(permit, PolicySubject::GatewayTool(&tool.name))
+            && (!is_for_operators(&tool.name) || state.access.may_operate(permit))
+    }
+
+    fn answer(&self, _: &Call, reply: Reply) -> Result<Answer, Fault> {
+        Ok(Answer::Reply(reply))
+    }
+
+    fn failed<'a>(&'a self, call: &'a Call, _: &'a Card, fault: Fault) -> BoxFuture<'a, Reply> {
+        Box::pin(async move {
+            let fault = with_tool_names(fault, call.name_style);
+            Reply {
+                // An unknown downstream tool does not mean that the `gateway.*` tool is unknown.
+                fault: None,
+                ..self.0.failed(fault, call).await
             }
-        }
-        Ok(schema)
+        })
     }
 }
 
-/// Returns the definition of the `gateway.*` tool that the caller names, if its permit includes the tool.
-fn find_definition(gateway: &Gateway, call: &Call, name: &str) -> Option<&'static Definition> {
-    let is_meant = |own: &str| own == name || call.name_style.apply(own) == name;
-    let mut named = ALL.into_iter().filter(|own| is_meant(own.name));
-    named.find(|own| own.is_granted(gateway, &call.permit))
-}
-
-/// Returns the input schema as it is listed.
-fn listed_schema(definition: &Definition) -> Result<Value, Fault> {
-    let properties: Value = serde_json::from_str(definition.properties)
-        .map_err(|error| Fault::new(Code::Internal, format!("{}: {error}", definition.name)))?;
-    let mut schema = json!({"type": "object", "properties": properties});
-    if !definition.required.is_empty() {
-        schema["required"] = definition.required.into();
-    }
-    schema["additionalProperties"] = false.into();
-    Ok(schema)
-}
-
-/// Returns the full schema for validation: the listed one plus details that would cost tokens in every list.
-fn validation_schema(schema: &Value) -> Result<Value, Fault> {
-    let mut schema = schema.clone();
-    let known: Value = serde_json::from_str(invoke::DEFINITION.properties)
-        .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
-    let text = json!({"type": ["string", "null"]});
-    let trace = json!({"traceparent": text, "tracestate": text, "baggage": text});
-    let members = schema["properties"].as_object_mut();
-    for (name, member) in members.into_iter().flatten() {
-        match name.as_str() {
-            "options" => *member = known["options"].clone(),
-            "trace_context" => member["properties"] = trace.clone(),
-            _ => {}
-        }
-        if member.get("properties").is_some() {
-            member["additionalProperties"] = false.into();
-        }
-    }
-    Ok(schema)
-}
-
-/// Returns a tool as it is listed, without annotations that equal the protocol's defaults: every client pays for every byte.
-fn list_entry(definition: &Definition, schema: &Value) -> Result<Box<RawValue>, Fault> {
-    let mut tool = json!({
-        "name": definition.name,
-        "description": definition.description,
-        "inputSchema": schema,
-    });
-    let hints = definition.hints;
-    let mut said = |name: &str, is: bool, usually: bool| {
-        if is != usually {
-            tool["annotations"][name] = is.into();
-        }
-    };
-    said("readOnlyHint", hints.read_only, false);
-    // These have no meaning for read-only tools.
-    if !hints.read_only {
-        said("destructiveHint", hints.destructive, true);
-        said("idempotentHint", hints.idempotent, false);
-    }
-    said("openWorldHint", hints.open_world, true);
-    serde_json::value::to_raw_value(&tool)
-        .map_err(|error| Fault::new(Code::Internal, error.to_string()))
-}
-
-/// Removes null members, which many clients send for absent ones. Only members of the schema: arguments for a downstream
-/// server are forwarded unchanged.
-fn drop_nulls(given: &mut Value, schema: &Value) {
-    let (Some(given), Some(known)) = (given.as_object_mut(), schema["properties"].as_object())
-    else {
-        return;
-    };
-    let required = schema["required"].as_array().into_iter().flatten();
-    let required: Vec<&Value> = required.collect();
-    given.retain(|name, value| {
-        !value.is_null()
-            || !known.contains_key(name)
-            || required.iter().any(|required| *required == name)
-    });
-    for (name, value) in given {
-        drop_nulls(value, known.get(name).unwrap_or(&Value::Null));
-    }
-}
-
-fn no_arguments() -> Box<RawValue> {
-    RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")
-}
-
-impl Asking<'_> {
-    /// Validates the arguments against the schema and deserializes them.
-    fn read<T: DeserializeOwned>(&self) -> Result<T, Fault> {
-        serde_json::from_value(self.accepted()?)
-            .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))
-    }
-
-    /// Validates the arguments against the schema and returns them as JSON.
-    fn accepted(&self) -> Result<Value, Fault> {
-        let mut value: Value = serde_json::from_str(self.arguments.get())
-            .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))?;
-        drop_nulls(&mut value, self.takes);
-        arguments::check(self.schema, &value)?;
-        Ok(value)
+impl GatewayContext<'_> {
+    /// Returns the `gateway.*` tool that the caller names, if its permit includes the tool.
+    fn find_tool(&self, name: &str) -> Option<&Card> {
+        let is_meant = |own: &str| own == name || self.call.name_style.apply(own) == name;
+        let mut named = self.tools.cards.iter().filter(|card| is_meant(&card.name));
+        let permits = |card: &&Arc<Card>| self.tools.set.permits(&self.call.permit, card);
+        named.find(permits).map(|card| &**card)
     }
 
     /// Renders the facts as the reply, with secrets masked and within the limits.
@@ -343,49 +209,6 @@ impl Asking<'_> {
         let limits = Limits::of(self.gateway, self.call, None);
         let keep = self.gateway.0.result_sink.clone();
         said_by_us(facts, limits, self.call, keep).await
-    }
-}
-
-impl ToolSource for Tools {
-    fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<Card>, Fault>> {
-        let entries = self.entries.iter();
-        let granted = entries.filter(|entry| self.is_granted(entry, permit));
-        let cards = granted.map(|entry| entry.card.clone()).collect();
-        Box::pin(std::future::ready(Ok(cards)))
-    }
-
-    fn describe<'a>(
-        &'a self,
-        permit: &'a Permit,
-        name: &'a str,
-    ) -> BoxFuture<'a, Result<Card, Fault>> {
-        let card = self.find(permit, name).map(|entry| entry.card.clone());
-        Box::pin(std::future::ready(card))
-    }
-
-    fn call<'a>(
-        &'a self,
-        call: &'a Call,
-        name: &'a str,
-        arguments: &'a RawValue,
-    ) -> BoxFuture<'a, Reply> {
-        Box::pin(async move {
-            let entry = match self.find(&call.permit, name) {
-                Ok(entry) => entry,
-                Err(fault) => return Reply::failed(&fault, Face::Rung, call),
-            };
-            match self.answer(entry, call, arguments).await {
-                Ok(reply) => reply,
-                Err(fault) => Reply {
-                    // An unknown downstream tool does not mean that the `gateway.*` tool is unknown.
-                    fault: None,
-                    ..self
-                        .gateway
-                        .failed(with_tool_names(fault, call.name_style), call)
-                        .await
-                },
-            }
-        })
     }
 }
 
@@ -421,6 +244,25 @@ fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
+/// Returns the schema with the names of `gateway.*` tools in its descriptions written in this style.
+fn schema_with_names(schema: &Value, names: NameStyle) -> Value {
+    let mut schema = schema.clone();
+    if names != NameStyle::Dotted {
+        rename_in_descriptions(&mut schema, names);
+    }
+    schema
+}
+
+fn rename_in_descriptions(schema: &mut Value, names: NameStyle) {
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        *text = with_names(text, names);
+    }
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for property in properties.into_iter().flat_map(serde_json::Map::values_mut) {
+        rename_in_descriptions(property, names);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -437,14 +279,9 @@ mod tests {
 
     #[test]
     fn every_parameter_has_a_description() {
-        for definition in ALL {
-            let schema = definition.described_schema(NameStyle::Dotted).unwrap();
-            assert_described(definition.name, &schema);
-            for (path, _) in definition.parameters {
-                let pointer = format!("/properties/{}", path.replace('.', "/properties/"));
-                let known = schema.pointer(&pointer).is_some();
-                assert!(known, "{} has no parameter {path}", definition.name);
-            }
+        for tool in TOOLS {
+            let card = tool.card().unwrap();
+            assert_described(tool.name(), &card.input_schema);
         }
     }
 }

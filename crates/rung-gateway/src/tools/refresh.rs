@@ -1,33 +1,35 @@
 //! `gateway.refresh`: reloads the configuration.
 
 use rung_fault::{Code, Fault};
-use rung_tool::Reply;
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::{Deserialize, Serialize};
 
-use super::{Asking, Definition, OPERATOR_HINTS};
+use super::{GatewayContext, GatewayTools, OPERATOR_HINTS};
 use crate::calls::CallOwner;
 use crate::gateway::SLOW_START;
 use crate::owned_work::OwnedWork;
 use crate::policy::PolicySubject;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.refresh",
-    title: "Reload the configuration",
-    description: "Reloads configuration and policy; lists new servers. Refused while your calls or tasks run, unless force cancels them.",
-    hints: OPERATOR_HINTS,
-    operates: true,
-    properties: r#"{"source": {"enum": ["claude_config", "custom"]}, "reason": {"type": "string"}, "force": {"type": "boolean"}}"#,
-    parameters: &[
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.refresh",
+    "Reloads configuration and policy; lists new servers. Refused while your calls or tasks run, unless force cancels them.",
+    InputSchema::Text {
+        properties: r#"{"source": {"enum": ["claude_config", "custom"]}, "reason": {"type": "string"}, "force": {"type": "boolean"}}"#,
+        details: "",
+        required: &[],
+        descriptions: &[
         ("source", "Accepted for compatibility; all files are read."),
         ("reason", "Accepted for compatibility; not used."),
         ("force", "True cancels your active calls and tasks."),
     ],
-    required: &[],
-    run: |asking| Box::pin(run(asking)),
-};
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.titled("Reload the configuration")
+.with_hints(OPERATOR_HINTS);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     #[serde(default)]
     force: bool,
 }
@@ -54,9 +56,8 @@ struct Output {
     mcp_tasks_remaining: usize,
 }
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let input: Input = asking.read()?;
-    let (gateway, call) = (asking.gateway, asking.call);
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+    let (gateway, call) = (context.gateway, context.call);
     let work = OwnedWork::find(gateway, &CallOwner::from_call(call), None);
     if !work.is_empty() && !input.force {
         return Err(Fault::new(Code::WorkPending, format!("{work} of yours are active"))
@@ -83,7 +84,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         let (server, tool) = (&**server.name(), &*known.tool.name);
         state.is_visible(permit, PolicySubject::Tool { server, tool })
     });
-    asking
+    context
         .reply(Output {
             ok: true,
             servers_seen: servers.len(),

@@ -1,33 +1,35 @@
 //! `gateway.restart_server`: stops a server and starts it again.
 
 use rung_fault::Fault;
-use rung_tool::Reply;
+use rung_tool::{Body, InputSchema, Reply, Tool};
 
 use super::connect_server::Output;
-use super::disconnect_server::stop_server;
-use super::{Asking, Definition, OPERATOR_HINTS, parameter};
+use super::disconnect_server::{Input, stop_server};
+use super::{GatewayContext, GatewayTools, OPERATOR_HINTS, parameter};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.restart_server",
-    title: "Restart a server",
-    description: "Restarts a server; force as in gateway.disconnect_server.",
-    hints: OPERATOR_HINTS,
-    operates: true,
-    properties: r#"{"server_name": {"type": "string"}, "force": {"type": "boolean"}}"#,
-    parameters: &[
-        ("server_name", parameter::SERVER),
-        ("force", parameter::FORCE),
-    ],
-    required: &["server_name"],
-    run: |asking| Box::pin(run(asking)),
-};
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.restart_server",
+    "Restarts a server; force as in gateway.disconnect_server.",
+    InputSchema::Text {
+        properties: r#"{"server_name": {"type": "string"}, "force": {"type": "boolean"}}"#,
+        details: "",
+        required: &["server_name"],
+        descriptions: &[
+            ("server_name", parameter::SERVER),
+            ("force", parameter::FORCE),
+        ],
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.titled("Restart a server")
+.with_hints(OPERATOR_HINTS);
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let stopped = stop_server(&asking).await?;
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+    let stopped = stop_server(context, &input).await?;
     let server = &stopped.server;
-    let instance = server.open(asking.call).await?;
+    let instance = server.open(context.call).await?;
     let seen = server.refresh_catalog(&instance).await?;
-    asking
+    context
         .reply(Output {
             ok: true,
             server: server.name(),

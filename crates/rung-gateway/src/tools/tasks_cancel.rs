@@ -3,44 +3,45 @@
 use rung_fault::{Code, Fault};
 use rung_mcp::connect::RequestOptions;
 use rung_mcp::splice;
-use rung_tool::{Hints, Reply};
+use rung_tool::{Body, Hints, InputSchema, Reply, Tool};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::tasks_get::{TaskView, find_task, refresh_task};
-use super::{Asking, Definition, parameter};
+use super::{GatewayContext, GatewayTools, parameter};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.tasks_cancel",
-    title: "Cancel a task",
-    description: "Cancels one of your tasks.",
-    hints: Hints {
-        read_only: false,
-        destructive: true,
-        idempotent: true,
-        open_world: true,
-    },
-    operates: false,
-    properties: r#"{"server_name": {"type": "string"}, "task_id": {"type": "string"}, "force": {"type": "boolean"}, "requestor_context": {"type": "object"}}"#,
-    parameters: &[
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.tasks_cancel",
+    "Cancels one of your tasks.",
+    InputSchema::Text {
+        properties: r#"{"server_name": {"type": "string"}, "task_id": {"type": "string"}, "force": {"type": "boolean"}, "requestor_context": {"type": "object"}}"#,
+        details: "",
+        required: &["server_name", "task_id"],
+        descriptions: &[
         ("server_name", parameter::SERVER),
         ("task_id", parameter::TASK_ID),
         ("force", "Accepted for compatibility; not used."),
         ("requestor_context", parameter::IGNORED),
     ],
-    required: &["server_name", "task_id"],
-    run: |asking| Box::pin(run(asking)),
-};
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.titled("Cancel a task")
+.with_hints(Hints {
+        read_only: false,
+        destructive: true,
+        idempotent: true,
+        open_world: true,
+    });
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     server_name: String,
     task_id: String,
 }
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let input: Input = asking.read()?;
-    let task = find_task(&asking, &input.server_name, &input.task_id)?;
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+    let task = find_task(context, &input.server_name, &input.task_id)?;
     if !task.is_active() {
         let status = task.status();
         let status = status.as_deref().unwrap_or("over");
@@ -58,10 +59,10 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let said = cancelled.map_err(|error| task.server.fault(error))?;
     // A modern server does not return the task.
     let state = if splice::member(said.get(), "status").is_some() {
-        asking.gateway.0.tasks.update_state(&task, said.get());
+        context.gateway.0.tasks.update_state(&task, said.get());
         said
     } else {
-        refresh_task(&asking, &task).await?
+        refresh_task(context, &task).await?
     };
     let shown = TaskView::from_state(&state);
     let status = shown.status.as_deref().unwrap_or("cancelled");
@@ -72,7 +73,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             task.id
         ),
     };
-    asking
+    context
         .reply(json!({"ok": true, "status": status, "message": message, "task": shown}))
         .await
 }

@@ -2,33 +2,35 @@
 
 use rung_fault::{Code, Fault};
 use rung_mcp::connect::RequestOptions;
-use rung_tool::Reply;
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Asking, Definition, READ_HINTS, parameter};
+use super::{GatewayContext, GatewayTools, READ_HINTS, parameter};
 use crate::calls::CallOwner;
 use crate::tasks::DownstreamTask;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.tasks_get",
-    title: "Get a task",
-    description: "Shows the state of one of your tasks.",
-    hints: READ_HINTS,
-    operates: false,
-    properties: r#"{"server_name": {"type": "string"}, "task_id": {"type": "string"}, "requestor_context": {"type": "object"}}"#,
-    parameters: &[
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.tasks_get",
+    "Shows the state of one of your tasks.",
+    InputSchema::Text {
+        properties: r#"{"server_name": {"type": "string"}, "task_id": {"type": "string"}, "requestor_context": {"type": "object"}}"#,
+        details: "",
+        required: &["server_name", "task_id"],
+        descriptions: &[
         ("server_name", parameter::SERVER),
         ("task_id", parameter::TASK_ID),
         ("requestor_context", parameter::IGNORED),
     ],
-    required: &["server_name", "task_id"],
-    run: |asking| Box::pin(run(asking)),
-};
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.titled("Get a task")
+.with_hints(READ_HINTS);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     server_name: String,
     task_id: String,
 }
@@ -127,24 +129,23 @@ impl TaskView {
     }
 }
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let input: Input = asking.read()?;
-    let task = find_task(&asking, &input.server_name, &input.task_id)?;
-    let state = refresh_task(&asking, &task).await?;
-    asking
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+    let task = find_task(context, &input.server_name, &input.task_id)?;
+    let state = refresh_task(context, &task).await?;
+    context
         .reply(json!({"ok": true, "task": TaskView::from_state(&state)}))
         .await
 }
 
 /// Returns a task of the caller. A task of another caller is reported as unknown.
 pub(super) fn find_task(
-    asking: &Asking<'_>,
+    context: &GatewayContext<'_>,
     server: &str,
     id: &str,
 ) -> Result<DownstreamTask, Fault> {
-    let server = asking.gateway.server(&asking.call.permit, server)?;
-    let owner = CallOwner::from_call(asking.call);
-    let found = asking.gateway.0.tasks.get(server.name(), id, &owner);
+    let server = context.gateway.server(&context.call.permit, server)?;
+    let owner = CallOwner::from_call(context.call);
+    let found = context.gateway.0.tasks.get(server.name(), id, &owner);
     found.ok_or_else(|| {
         let (name, shown) = (server.name(), rung_ladder::head(id, 128));
         let why = format!("none of your tasks at {name} has the id {shown:?}");
@@ -154,7 +155,7 @@ pub(super) fn find_task(
 
 /// Fetches the state of a task from its server and stores it.
 pub(super) async fn refresh_task(
-    asking: &Asking<'_>,
+    context: &GatewayContext<'_>,
     task: &DownstreamTask,
 ) -> Result<Box<RawValue>, Fault> {
     let state = task
@@ -163,6 +164,6 @@ pub(super) async fn refresh_task(
         .task(&task.id, &RequestOptions::default())
         .await;
     let state = state.map_err(|error| task.server.fault(error))?;
-    asking.gateway.0.tasks.update_state(task, state.get());
+    context.gateway.0.tasks.update_state(task, state.get());
     Ok(state)
 }

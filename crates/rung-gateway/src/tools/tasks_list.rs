@@ -1,33 +1,35 @@
 //! `gateway.tasks_list`: the caller's tasks at servers.
 
 use rung_fault::Fault;
-use rung_tool::Reply;
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::tasks_get::TaskView;
-use super::{Asking, Definition, READ_HINTS, parameter};
+use super::{GatewayContext, GatewayTools, READ_HINTS, parameter};
 use crate::calls::CallOwner;
 use crate::tasks::DownstreamTask;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.tasks_list",
-    title: "List tasks",
-    description: "Lists your tasks at servers, as last reported.",
-    hints: READ_HINTS,
-    operates: false,
-    properties: r#"{"server_name": {"type": "string"}, "cursor": {"type": "string"}, "requestor_context": {"type": "object"}}"#,
-    parameters: &[
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.tasks_list",
+    "Lists your tasks at servers, as last reported.",
+    InputSchema::Text {
+        properties: r#"{"server_name": {"type": "string"}, "cursor": {"type": "string"}, "requestor_context": {"type": "object"}}"#,
+        details: "",
+        required: &[],
+        descriptions: &[
         ("server_name", parameter::SERVER),
         ("cursor", "The next_cursor of the page before."),
         ("requestor_context", parameter::IGNORED),
     ],
-    required: &[],
-    run: |asking| Box::pin(run(asking)),
-};
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.titled("List tasks")
+.with_hints(READ_HINTS);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     server_name: Option<String>,
     cursor: Option<String>,
 }
@@ -50,17 +52,16 @@ struct ListedTask {
 
 const PAGE_SIZE: usize = 50;
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let input: Input = asking.read()?;
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
     if let Some(name) = &input.server_name {
-        asking.gateway.server(&asking.call.permit, name)?;
+        context.gateway.server(&context.call.permit, name)?;
     }
-    let owner = CallOwner::from_call(asking.call);
+    let owner = CallOwner::from_call(context.call);
     let here = |task: &DownstreamTask| {
         let wanted = input.server_name.as_deref();
         wanted.is_none_or(|name| name == &**task.server.name())
     };
-    let tasks = asking
+    let tasks = context
         .gateway
         .0
         .tasks
@@ -71,7 +72,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
     let rest = &tasks[start.map_or(0, |at| at + 1)..];
     let page = &rest[..rest.len().min(PAGE_SIZE)];
     let more = rest.len() > page.len();
-    asking
+    context
         .reply(Output {
             ok: true,
             next_cursor: page.last().filter(|_| more).map(|task| task.id.clone()),

@@ -4,61 +4,62 @@ use std::sync::Arc;
 
 use rung_fault::{Code, Fault};
 use rung_mcp::connect::{Error, RequestOptions};
-use rung_tool::Reply;
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::invoke::InvokeOptions;
 use super::tasks_get::{TaskView, find_task, refresh_task};
-use super::{Asking, Definition, READ_HINTS, parameter};
+use super::{GatewayContext, GatewayTools, READ_HINTS, parameter};
 use crate::answer::{Of, dressed};
 use crate::calls::CallSpec;
 use crate::delegate::CallDelegate;
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "gateway.tasks_result",
-    title: "Get a task's result",
-    description: "Waits for one of your tasks and returns its result.",
-    hints: READ_HINTS,
-    operates: false,
-    properties: r#"{"server_name": {"type": "string"}, "task_id": {"type": "string"},
+pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
+    "gateway.tasks_result",
+    "Waits for one of your tasks and returns its result.",
+    InputSchema::Text {
+        properties: r#"{"server_name": {"type": "string"}, "task_id": {"type": "string"},
         "options": {"type": "object", "description": "As in gateway.invoke."},
         "requestor_context": {"type": "object"}}"#,
-    parameters: &[
-        ("server_name", parameter::SERVER),
-        ("task_id", parameter::TASK_ID),
-        ("options", "Limits of this call, as in gateway.invoke."),
-        (
-            "options.timeout_ms",
-            "Longest wait for the result, in milliseconds.",
-        ),
-        (
-            "options.max_output_chars",
-            "Longest reply; the rest of the result is stored.",
-        ),
-        (
-            "options.redact_secrets",
-            "True also masks texts that have the form of a secret.",
-        ),
-        ("requestor_context", parameter::IGNORED),
-    ],
-    required: &["server_name", "task_id"],
-    run: |asking| Box::pin(run(asking)),
-};
+        details: super::invoke::OPTIONS,
+        required: &["server_name", "task_id"],
+        descriptions: &[
+            ("server_name", parameter::SERVER),
+            ("task_id", parameter::TASK_ID),
+            ("options", "Limits of this call, as in gateway.invoke."),
+            (
+                "options.timeout_ms",
+                "Longest wait for the result, in milliseconds.",
+            ),
+            (
+                "options.max_output_chars",
+                "Longest reply; the rest of the result is stored.",
+            ),
+            (
+                "options.redact_secrets",
+                "True also masks texts that have the form of a secret.",
+            ),
+            ("requestor_context", parameter::IGNORED),
+        ],
+    },
+    Body::Async(|context, input| Box::pin(run(context, input))),
+)
+.titled("Get a task's result")
+.with_hints(READ_HINTS);
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     server_name: String,
     task_id: String,
     #[serde(default)]
     options: InvokeOptions,
 }
 
-async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
-    let input: Input = asking.read()?;
-    let task = find_task(&asking, &input.server_name, &input.task_id)?;
-    let waiting = asking.gateway.0.calls.begin(
-        asking.call,
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+    let task = find_task(context, &input.server_name, &input.task_id)?;
+    let waiting = context.gateway.0.calls.begin(
+        context.call,
         CallSpec {
             server: task.server.name(),
             tool_id: task.tool_id.clone(),
@@ -66,7 +67,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
             task_id: Some(task.id.clone()),
         },
     );
-    let heard = CallDelegate::new(asking.gateway, asking.call, &waiting.call, &task.instance);
+    let heard = CallDelegate::new(context.gateway, context.call, &waiting.call, &task.instance);
     let how = RequestOptions {
         deadline: Some(Instant::now() + input.options.timeout()),
         delegate: Some(Arc::new(heard)),
@@ -82,7 +83,7 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         }
         answer = connection.task_result(&task.id, &how) => answer,
     };
-    let state = asking.gateway.state();
+    let state = context.gateway.state();
     let masks = input.options.caller_redactor(&state.access);
     let answer = answer.map_err(|error| match error {
         Error::TimedOut { .. } => {
@@ -95,13 +96,13 @@ async fn run(asking: Asking<'_>) -> Result<Reply, Fault> {
         error => masks.redact_fault(task.server.fault(error)),
     })?;
     // Stores the final state of the task.
-    let ended = refresh_task(&asking, &task).await.ok();
+    let ended = refresh_task(context, &task).await.ok();
     let shown = ended.map(|ended| TaskView::from_state(&ended).to_summary());
     let of = Of {
         tool_id: &task.tool_id,
         task: shown.map(|shown| masks.redact_value(shown)),
     };
-    let limits = input.options.limits(&asking);
-    let keep = asking.gateway.0.result_sink.clone();
-    dressed(answer, Some(&of), masks, limits, asking.call, keep).await
+    let limits = input.options.limits(context);
+    let keep = context.gateway.0.result_sink.clone();
+    dressed(answer, Some(&of), masks, limits, context.call, keep).await
 }

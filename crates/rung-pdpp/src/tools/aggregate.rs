@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use rung_fault::{Code, Fault};
-use rung_tool::{BoxFuture, Reply};
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -13,19 +13,19 @@ use super::json::Json;
 use super::provider_error::ProviderError;
 use super::provider_request::ProviderRequest;
 use super::text::{json_text, quoted, scalar_json};
-use super::{Asking, Definition, parse_input};
+use super::{PersonalData, RecordContext, usual};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "aggregate",
-    title: "Aggregate",
-    description: "Count, sum, minimum, maximum or distinct count over a stream, optionally grouped by group_by (a scalar field) XOR \
+pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
+    "aggregate",
+    "Count, sum, minimum, maximum or distinct count over a stream, optionally grouped by group_by (a scalar field) XOR \
                   group_by_time with granularity. Never returns record bodies: prefer it over paging query_records to count. \
                   other_count counts the records in groups beyond limit; a positive value means top-N truncation.",
-    input,
-    output: || super::wrapped_output(json!({})),
-    sized: |_| false,
-    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
-};
+    InputSchema::Built(input),
+    Body::Async(|context, input| Box::pin(usual(run(context, input)))),
+)
+.titled("Aggregate")
+.with_output(|| super::wrapped_output(json!({})))
+.without_json_text(&["filter", "expand_limit"]);
 
 /// Groups in the text, at most.
 const MAX_GROUPS: usize = 5;
@@ -55,7 +55,7 @@ fn input() -> Value {
 }
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     stream: String,
     metric: String,
     field: Option<String>,
@@ -68,8 +68,7 @@ struct Input {
     connection_id: Option<String>,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
-    let input: Input = parse_input(given)?;
+async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, ProviderError> {
     let stream = check_name("stream", &input.stream)?;
     if let Some(connection) = &input.connection_id {
         check_name("connection_id", connection)?;
@@ -90,13 +89,13 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> 
             None => ask.clone(),
             Some(limit) => ask.without_param("limit").with_param("limit", Some(limit)),
         };
-        let answer = asking.provider.get_json(&ask).await?;
+        let answer = context.provider.get_json(&ask).await?;
         let body = answer.body()?;
         let groups = body["groups"].as_array().map_or(0, <[_]>::len);
-        let text = summary_text(&input, &body, !asking.call.rendering.structured);
-        let structured = asking.structured(&body, None, answer.request_id.as_deref());
-        let reply = asking.reply(text, &structured, &[]);
-        if reply.bytes() <= asking.usual_bytes() {
+        let text = summary_text(&input, &body, !context.call.rendering.structured);
+        let structured = context.structured(&body, None, answer.request_id.as_deref());
+        let reply = context.reply(text, &structured, &[]);
+        if reply.bytes() <= context.usual_bytes() {
             return Ok(reply);
         }
         // A provider that ignores the limit will ignore a smaller one.

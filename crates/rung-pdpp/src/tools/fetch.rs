@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use rung_fault::{Code, Fault};
 use rung_ladder::json_char_bytes;
-use rung_tool::{BoxFuture, Reply};
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -16,18 +16,17 @@ use super::longs::{Longs, Told, cut_json};
 use super::provider_error::ProviderError;
 use super::short::{preview, short_row, shorten_fields, shorten_within};
 use super::text::{cut, first_text, json_text};
-use super::{Asking, Definition, parse_input, window};
+use super::{PersonalData, RecordContext, usual, window};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "fetch",
-    title: "Fetch",
-    description: "One record as a document, by an id from search or query_records: id, title, text, url and metadata. fields projects it. \
+pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
+    "fetch",
+    "One record as a document, by an id from search or query_records: id, title, text, url and metadata. fields projects it. \
                   Long texts are cut and name the call for the rest. For records as data use query_records.",
-    input,
-    output,
-    sized: |_| false,
-    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
-};
+    InputSchema::Built(input),
+    Body::Async(|context, input| Box::pin(usual(run(context, input)))),
+)
+.titled("Fetch")
+.with_output(output);
 
 /// Code points of a record that is shown as JSON, at most.
 const JSON_CHARS: usize = 1_024;
@@ -68,7 +67,7 @@ fn output() -> Value {
 }
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     id: String,
     #[serde(default)]
     fields: Vec<String>,
@@ -78,15 +77,14 @@ struct Input {
     connection_id: Option<String>,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
-    let input: Input = parse_input(given)?;
+async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, ProviderError> {
     let id = with_connection(RecordId::parse(&input.id)?, input.connection_id.as_deref())?;
     let ask = id
         .to_request(&[])
         .with_values("fields", &input.fields)
         .with_values("expand", &input.expand)
         .with_pairs(expand_limit_pairs(input.expand_limit.as_ref())?);
-    let answer = asking.provider.get_json(&ask).await?;
+    let answer = context.provider.get_json(&ask).await?;
     let mut record = answer.body()?;
     if record.get("object").is_none()
         && let Some(inner) = record.get_mut("data")
@@ -95,8 +93,8 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> 
         record = inner.take();
     }
     let record = project(record, &input.fields);
-    let document = FetchedDocument::new(&input, id, record, asking.provider.url());
-    Ok(document.reply(asking))
+    let document = FetchedDocument::new(&input, id, record, context.provider.url());
+    Ok(document.reply(context))
 }
 
 /// Adds the separately named connection to an id. A contradiction is an error.
@@ -223,10 +221,10 @@ impl<'a> FetchedDocument<'a> {
     }
 
     /// Returns the `content_ladder`: everything that is cut or not shown, and how to continue.
-    fn ladder(&self, asking: &Asking<'_>, shown: &ShownParts<'_>) -> Option<Value> {
+    fn ladder(&self, context: &RecordContext<'_>, shown: &ShownParts<'_>) -> Option<Value> {
         let ladder = Ladder {
-            key: &asking.options.key,
-            authority: asking.provider.authority(),
+            key: &context.options.key,
+            authority: context.provider.authority(),
             measuring: false,
         };
         let known = self.identity_defaults();
@@ -325,30 +323,30 @@ impl<'a> FetchedDocument<'a> {
         }
     }
 
-    fn reply(&self, asking: &Asking<'_>) -> Reply {
+    fn reply(&self, context: &RecordContext<'_>) -> Reply {
         let expanded = self.record.get("expanded").filter(|one| !one.is_null());
         let along =
-            expanded.map(|expanded| ExpandedRecords::fit(expanded, asking.usual_bytes() / 4));
+            expanded.map(|expanded| ExpandedRecords::fit(expanded, context.usual_bytes() / 4));
         let mut shown = ShownParts {
             expanded: along.as_ref(),
             ..ShownParts::default()
         };
-        if asking.options.fetch_data {
+        if context.options.fetch_data {
             for chars in DATA_CHARS {
                 shown.data = Some(chars);
-                let reply = self.reply_with(asking, shown);
-                if reply.bytes() <= asking.usual_bytes() {
+                let reply = self.reply_with(context, shown);
+                if reply.bytes() <= context.usual_bytes() {
                     return reply;
                 }
             }
             // The record does not fit as `data`: the client can request its fields.
             shown.data = None;
         }
-        self.reply_with(asking, shown)
+        self.reply_with(context, shown)
     }
 
-    fn reply_with(&self, asking: &Asking<'_>, mut shown: ShownParts<'_>) -> Reply {
-        let budget = asking.usual_bytes();
+    fn reply_with(&self, context: &RecordContext<'_>, mut shown: ShownParts<'_>) -> Reply {
+        let budget = context.usual_bytes();
         let Some(field) = &self.field else {
             let mut max_chars = if self.projected {
                 budget / 2
@@ -358,14 +356,14 @@ impl<'a> FetchedDocument<'a> {
             loop {
                 let (text, cut) = self.to_json_text(max_chars);
                 shown.json_cut = cut;
-                let reply = self.build_reply(asking, &text, &shown, &[]);
+                let reply = self.build_reply(context, &text, &shown, &[]);
                 if !cut || max_chars <= 256 || reply.bytes() <= budget {
                     return reply;
                 }
                 max_chars /= 2;
             }
         };
-        let whole = self.build_reply(asking, &self.text, &shown, &[]);
+        let whole = self.build_reply(context, &self.text, &shown, &[]);
         if whole.bytes() <= budget {
             return whole;
         }
@@ -380,7 +378,7 @@ impl<'a> FetchedDocument<'a> {
                 json!({"id": self.shown_id, "field_path": field, "offset_chars": chars}),
                 go_on.uri()
             );
-            self.build_reply(asking, &text, &shown, &[go_on])
+            self.build_reply(context, &text, &shown, &[go_on])
         };
         let mut chars = super::ladder::SHORT_CHARS;
         if size <= chars {
@@ -398,7 +396,7 @@ impl<'a> FetchedDocument<'a> {
                 _ if own > c.len_utf8() => own + 1,
                 _ => own,
             };
-            let structured = if asking.call.rendering.structured {
+            let structured = if context.call.rendering.structured {
                 own
             } else {
                 0
@@ -414,7 +412,7 @@ impl<'a> FetchedDocument<'a> {
 
     fn build_reply(
         &self,
-        asking: &Asking<'_>,
+        context: &RecordContext<'_>,
         text: &str,
         shown: &ShownParts<'_>,
         links: &[WindowId],
@@ -430,12 +428,12 @@ impl<'a> FetchedDocument<'a> {
             content_ladder: None,
         };
         let words = json_text(&told);
-        if asking.call.rendering.structured {
+        if context.call.rendering.structured {
             let data = |chars| short_row(&self.record, self.identity_defaults(), chars);
             told.data = shown.data.map(data);
-            told.content_ladder = self.ladder(asking, shown);
+            told.content_ladder = self.ladder(context, shown);
         }
-        asking.reply(words, &told, links)
+        context.reply(words, &told, links)
     }
 }
 

@@ -2,22 +2,21 @@
 
 use data_encoding::BASE64;
 use rung_records::digest_bytes;
-use rung_tool::{BoxFuture, ContentBlock, Reply, ResourceContents};
+use rung_tool::{Body, ContentBlock, InputSchema, Reply, ResourceContents, Tool};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::id::check_name;
 use super::provider::ResponseContent;
 use super::provider_error::ProviderError;
 use super::provider_request::ProviderRequest;
 use super::text::json_text;
-use super::{Asking, Definition, parse_input};
+use super::{PersonalData, RecordContext, usual};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "fetch_blob",
-    title: "Fetch blob",
-    description: "Media type, size and digest of a blob that a record refers to, and its bytes if they fit a reply.",
-    input: || {
+pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
+    "fetch_blob",
+    "Media type, size and digest of a blob that a record refers to, and its bytes if they fit a reply.",
+    InputSchema::Built(|| {
         json!({
             "type": "object",
             "properties": {
@@ -27,27 +26,26 @@ pub(super) const DEFINITION: Definition = Definition {
             "required": ["blob_id"],
             "additionalProperties": false,
         })
-    },
-    output: || super::wrapped_output(json!({})),
-    sized: |_| false,
-    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
-};
+    }),
+    Body::Async(|context, input| Box::pin(usual(run(context, input)))),
+)
+.titled("Fetch blob")
+.with_output(|| super::wrapped_output(json!({})));
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     blob_id: String,
     connection_id: Option<String>,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
-    let input: Input = parse_input(given)?;
+async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, ProviderError> {
     let blob = check_name("blob_id", &input.blob_id)?;
     if let Some(connection) = &input.connection_id {
         check_name("connection_id", connection)?;
     }
     let ask = ProviderRequest::new(&["v1", "blobs", blob])
         .with_param("connection_id", input.connection_id.as_deref());
-    let said = asking.provider.get(&ask).await?;
+    let said = context.provider.get(&ask).await?;
     if said.status >= 300 {
         return Err(ProviderError::from_response(said));
     }
@@ -73,14 +71,14 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> 
     let reply = |inlined: Option<ResourceContents>| {
         let mut data = told.clone();
         data["inlined"] = json!(inlined.is_some());
-        let structured = asking.structured(data, None, request_id.as_deref());
+        let structured = context.structured(data, None, request_id.as_deref());
         let text = match inlined {
             Some(_) => text.clone(),
             None => {
                 format!("{text}; too large for a reply: fetch_url serves it to this bearer")
             }
         };
-        let mut reply = asking.reply(text, &structured, &[]);
+        let mut reply = context.reply(text, &structured, &[]);
         if let Some(resource) = inlined {
             reply.content.push(ContentBlock::Resource { resource });
         }
@@ -89,13 +87,13 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> 
     let text_like = kind.starts_with("text/") || kind == "application/json";
     let words = std::str::from_utf8(&bytes).ok().filter(|_| text_like);
     let whole = reply(Some(ResourceContents {
-        uri: format!("{}{place}", asking.provider.url()),
+        uri: format!("{}{place}", context.provider.url()),
         mime_type: Some(kind.clone()),
         text: words.map(str::to_owned),
         blob: words.is_none().then(|| BASE64.encode(&bytes)),
         meta: None,
     }));
-    if whole.bytes() <= asking.usual_bytes() {
+    if whole.bytes() <= context.usual_bytes() {
         return Ok(whole);
     }
     Ok(reply(None))

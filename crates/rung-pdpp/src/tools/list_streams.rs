@@ -2,52 +2,50 @@
 
 use std::fmt::Write as _;
 
-use rung_tool::{BoxFuture, Reply};
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::id::check_name;
 use super::provider_error::ProviderError;
 use super::provider_request::ProviderRequest;
 use super::text::{first_text, json_text, scalar_json};
-use super::{Asking, Definition, parse_input};
+use super::{PersonalData, RecordContext, usual};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "list_streams",
-    title: "List streams",
-    description: "The granted streams, one row per source, with record counts and freshness. schema lists their fields.",
-    input: || {
+pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
+    "list_streams",
+    "The granted streams, one row per source, with record counts and freshness. schema lists their fields.",
+    InputSchema::Built(|| {
         json!({
             "type": "object",
             "properties": {"connection_id": super::connection_input()},
             "additionalProperties": false,
         })
-    },
-    output: || super::wrapped_output(json!({})),
-    sized: |_| false,
-    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
-};
+    }),
+    Body::Async(|context, input| Box::pin(usual(run(context, input)))),
+)
+.titled("List streams")
+.with_output(|| super::wrapped_output(json!({})));
 
 /// Streams in the text, at most.
 const MAX_STREAMS: usize = 50;
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     connection_id: Option<String>,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
-    let input: Input = parse_input(given)?;
+async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, ProviderError> {
     if let Some(connection) = &input.connection_id {
         check_name("connection_id", connection)?;
     }
     let ask = ProviderRequest::new(&["v1", "streams"])
         .with_param("connection_id", input.connection_id.as_deref());
-    let answer = asking.provider.get_json(&ask).await?;
+    let answer = context.provider.get_json(&ask).await?;
     let body = answer.body()?;
     let rows = body["data"].as_array().unwrap_or_default();
     // Without structured content the text has all streams.
-    let most = if asking.call.rendering.structured {
+    let most = if context.call.rendering.structured {
         MAX_STREAMS
     } else {
         usize::MAX
@@ -72,13 +70,13 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> 
         let _ = write!(text, "\nmore_streams={}", rows.len() - most);
     }
     let count = rows.len();
-    let structured = asking.structured(&body, None, answer.request_id.as_deref());
-    let reply = asking.reply(text.clone(), &structured, &[]);
-    if reply.bytes() <= asking.usual_bytes() {
+    let structured = context.structured(&body, None, answer.request_id.as_deref());
+    let reply = context.reply(text.clone(), &structured, &[]);
+    if reply.bytes() <= context.usual_bytes() {
         return Ok(reply);
     }
     // The text has all but the streams over its limit.
     let data = json!({"object": "list", "stream_count": count, "see": "schema"});
-    let structured = asking.structured(data, None, None);
-    Ok(asking.reply(text, &structured, &[]))
+    let structured = context.structured(data, None, None);
+    Ok(context.reply(text, &structured, &[]))
 }

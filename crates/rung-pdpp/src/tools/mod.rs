@@ -41,12 +41,12 @@ mod window;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rung_auth::{Access, Permit};
-use rung_fault::{Code, Detail, Face, Fault};
+use rung_auth::Permit;
+use rung_fault::{Code, Detail, Fault};
 use rung_ladder::CursorKey;
 use rung_tool::{
-    BoxFuture, Call, Card, ContentBlock, Hints, Reply, ResourceLink, Schema, TaskUse, ToolSource,
-    arguments, to_raw_json, unknown_tool,
+    Answer, BoxFuture, Call, Card, ContentBlock, ErasedTool, Reply, ResourceLink, ResultSink,
+    ToolContext, ToolSet, ToolSource, Toolbox, to_raw_json,
 };
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -63,8 +63,6 @@ use remote::RemoteProvider;
 
 /// The default of [`Options::max_reply_bytes`].
 pub const REPLY_BYTES: usize = 12_000;
-/// Timeout of a call.
-const CALL_TIMEOUT: Duration = Duration::from_mins(10);
 /// Links in a reply, at most.
 const MAX_LINKS: usize = 5;
 
@@ -105,49 +103,62 @@ impl Options {
     }
 }
 
-pub struct Tools {
-    entries: Vec<Entry>,
+/// The tools of personal data.
+pub struct Tools(Toolbox<PersonalData>);
+
+/// What the tools share.
+struct PersonalData {
     providers: ProviderBackend,
     options: Options,
 }
 
-struct Entry {
-    card: Card,
-    schema: Schema,
-    sized: fn(&Value) -> bool,
-    run: Run,
-}
-
-/// A tool's card and handler.
-struct Definition {
-    name: &'static str,
-    title: &'static str,
-    description: &'static str,
-    input: fn() -> Value,
-    output: fn() -> Value,
-    /// Returns true if the arguments name a size or request one whole item.
-    sized: fn(&Value) -> bool,
-    run: Run,
-}
-
-type Run = for<'a> fn(&'a Asking<'a>, Value) -> BoxFuture<'a, Result<Reply, ProviderError>>;
-
-/// The tools, in the order in which they are listed.
-const USUAL: [&Definition; 6] = [
-    &schema::DEFINITION,
-    &query_records::DEFINITION,
-    &aggregate::DEFINITION,
-    &search::DEFINITION,
-    &fetch::DEFINITION,
-    &read_record_field::DEFINITION,
+/// The tools, in the order in which they are listed; the last two only if [`Options::full`] is set.
+const TOOLS: [&dyn ErasedTool<PersonalData>; 8] = [
+    &schema::TOOL,
+    &query_records::TOOL,
+    &aggregate::TOOL,
+    &search::TOOL,
+    &fetch::TOOL,
+    &read_record_field::TOOL,
+    &list_streams::TOOL,
+    &fetch_blob::TOOL,
 ];
-const FURTHER: [&Definition; 2] = [&list_streams::DEFINITION, &fetch_blob::DEFINITION];
+/// Tools that are always listed.
+const USUAL_TOOLS: usize = 6;
 
 /// The context of one call.
-struct Asking<'a> {
+struct RecordContext<'a> {
     call: &'a Call,
-    provider: Provider,
+    provider: &'a Provider,
     options: &'a Options,
+}
+
+impl<'a> From<ToolContext<'a, PersonalData>> for RecordContext<'a> {
+    fn from(context: ToolContext<'a, PersonalData>) -> Self {
+        context.set.context(context.call, context.access)
+    }
+}
+
+/// A reply, and whether its call names a size or requests one whole item.
+struct SizedReply {
+    reply: Reply,
+    is_sized: bool,
+}
+
+/// Runs a tool whose calls name no size.
+async fn usual(
+    run: impl Future<Output = Result<Reply, ProviderError>>,
+) -> Result<SizedReply, ProviderError> {
+    sized(false, run).await
+}
+
+/// Runs a tool whose call may name a size.
+async fn sized(
+    is_sized: bool,
+    run: impl Future<Output = Result<Reply, ProviderError>>,
+) -> Result<SizedReply, ProviderError> {
+    let reply = run.await?;
+    Ok(SizedReply { reply, is_sized })
 }
 
 impl Tools {
@@ -171,77 +182,31 @@ impl Tools {
     }
 
     fn new(providers: ProviderBackend, options: Options) -> Result<Self, Fault> {
-        let further = FURTHER.iter().filter(|_| options.full);
-        let entries = USUAL.iter().chain(further).map(|one| {
-            let elsewhere = matches!(providers, ProviderBackend::Remote(_));
-            let search = elsewhere && one.name == search::DEFINITION.name;
-            Entry::new(if search {
-                &search::REMOTE_DEFINITION
-            } else {
-                one
-            })
-        });
-        Ok(Self {
-            entries: entries.collect::<Result<_, _>>()?,
-            providers,
-            options,
-        })
+        let shown = if options.full {
+            TOOLS.len()
+        } else {
+            USUAL_TOOLS
+        };
+        let mut tools = TOOLS;
+        if matches!(providers, ProviderBackend::Remote(_)) {
+            let local = tools
+                .iter_mut()
+                .find(|tool| tool.name() == search::TOOL.name());
+            *local.expect("search is a tool") = &search::REMOTE_TOOL;
+        }
+        let set = Arc::new(PersonalData { providers, options });
+        // Its replies are fitted by windows, never stored.
+        let toolbox = Toolbox::new(set, &tools[..shown], Arc::new(NoResultSink))?;
+        Ok(Self(toolbox))
+    }
+
+    fn set(&self) -> &PersonalData {
+        self.0.set()
     }
 
     /// True if the permit has any grant of personal data.
     pub async fn has_any(&self, permit: &Permit) -> Result<bool, Fault> {
-        self.providers.has_any(permit).await
-    }
-
-    fn unknown(&self, name: &str, there: bool) -> Fault {
-        let names = self.entries.iter().map(|entry| &*entry.card.name);
-        unknown_tool(name, names.filter(|_| there))
-    }
-
-    async fn find(&self, permit: &Permit, name: &str) -> Result<&Entry, Fault> {
-        let found = self.entries.iter().find(|entry| &*entry.card.name == name);
-        match found {
-            Some(entry) if self.has_any(permit).await? => Ok(entry),
-            _ => Err(self.unknown(name, false)),
-        }
-    }
-
-    async fn asking<'a>(&'a self, call: &'a Call) -> Result<Option<Asking<'a>>, ProviderError> {
-        let provider = self.providers.provider_for(&call.permit).await?;
-        Ok(provider.map(|provider| Asking {
-            call,
-            provider,
-            options: &self.options,
-        }))
-    }
-
-    async fn answer(
-        &self,
-        call: &Call,
-        name: &str,
-        given: &RawValue,
-    ) -> Result<Reply, ProviderError> {
-        let entry = self.entries.iter().find(|entry| &*entry.card.name == name);
-        let Some(entry) = entry else {
-            return Err(self.unknown(name, true).into());
-        };
-        let Some(asking) = self.asking(call).await? else {
-            return Err(self.unknown(name, false).into());
-        };
-        let given = serde_json::from_str(given.get())
-            .map_err(|error| Fault::new(Code::InvalidArguments, error.to_string()))?;
-        let given = match given {
-            Value::Null => json!({}),
-            given => given,
-        };
-        arguments::check(&entry.schema, &given).map_err(with_filter_hint)?;
-        let sized = (entry.sized)(&given);
-        let answering = tokio::time::timeout(CALL_TIMEOUT, (entry.run)(&asking, given));
-        let reply = answering.await.map_err(|_| {
-            let why = format!("no response within {} seconds", CALL_TIMEOUT.as_secs());
-            Fault::new(Code::DeadlineExceeded, why)
-        })??;
-        Ok(asking.bounded(reply, sized))
+        self.set().providers.has_any(permit).await
     }
 }
 
@@ -256,41 +221,89 @@ fn with_filter_hint(fault: Fault) -> Fault {
     }
 }
 
-impl Entry {
-    fn new(definition: &Definition) -> Result<Self, Fault> {
-        let input = (definition.input)();
-        Ok(Self {
-            schema: Schema::compile(&input)?,
-            card: Card {
-                name: definition.name.into(),
-                title: definition.title.into(),
-                description: definition.description.into(),
-                icon: None,
-                input_schema: Arc::new(input),
-                output_schema: Some(Arc::new((definition.output)())),
-                hints: Hints::READ,
-                access: Access::Read,
-                tasks: TaskUse::Never,
-                listed: None,
-            },
-            sized: definition.sized,
-            run: definition.run,
-        })
+/// Stores nothing: no reply of personal data is too long for its budget.
+struct NoResultSink;
+
+impl ResultSink for NoResultSink {
+    fn store(
+        &self,
+        _: &Permit,
+        _: &str,
+        _: &mut dyn std::io::Read,
+    ) -> Result<rung_ladder::Handle, Fault> {
+        Err(Fault::new(
+            Code::Internal,
+            "personal data is not stored again",
+        ))
+    }
+}
+
+impl PersonalData {
+    fn context<'a>(&'a self, call: &'a Call, provider: &'a Provider) -> RecordContext<'a> {
+        RecordContext {
+            call,
+            provider,
+            options: &self.options,
+        }
+    }
+}
+
+impl ToolSet for PersonalData {
+    type Access = Provider;
+    type Context<'a> = RecordContext<'a>;
+    type Outcome = SizedReply;
+    type Error = ProviderError;
+
+    fn is_open<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<bool, Fault>> {
+        Box::pin(self.providers.has_any(permit))
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        permit: &'a Permit,
+    ) -> BoxFuture<'a, Result<Option<Provider>, ProviderError>> {
+        Box::pin(self.providers.provider_for(permit))
+    }
+
+    fn arguments_fault(&self, _: &Card, fault: Fault) -> Fault {
+        with_filter_hint(fault)
+    }
+
+    /// Replaces a reply over its limit by a fault. That happens where names, which are never cut, are too long.
+    fn answer(&self, call: &Call, outcome: SizedReply) -> Result<Answer, ProviderError> {
+        let SizedReply { reply, is_sized } = outcome;
+        let most = if is_sized {
+            call.budget.max_bytes
+        } else {
+            self.options.usual_bytes(call)
+        };
+        if reply.bytes() <= most {
+            return Ok(Answer::Reply(reply));
+        }
+        let why = format!(
+            "the parts of this reply that are never cut take {} bytes; the limit is {most}",
+            reply.bytes()
+        );
+        let fault = Fault::new(Code::ResultTooLarge, why)
+            .with_hint("request less: a smaller limit, fewer fields, or a part of a field with read_record_field");
+        Err(fault.into())
+    }
+
+    fn failed<'a>(
+        &'a self,
+        call: &'a Call,
+        _: &'a Card,
+        error: ProviderError,
+    ) -> BoxFuture<'a, Reply> {
+        let usual = self.options.usual_bytes(call);
+        let reply = error.reply(self.providers.url(), call, usual);
+        Box::pin(std::future::ready(reply))
     }
 }
 
 impl ToolSource for Tools {
     fn list<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<Vec<Card>, Fault>> {
-        Box::pin(async move {
-            if !self.has_any(permit).await? {
-                return Ok(Vec::new());
-            }
-            Ok(self
-                .entries
-                .iter()
-                .map(|entry| entry.card.clone())
-                .collect())
-        })
+        self.0.list(permit)
     }
 
     fn describe<'a>(
@@ -298,7 +311,7 @@ impl ToolSource for Tools {
         permit: &'a Permit,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Card, Fault>> {
-        Box::pin(async move { Ok(self.find(permit, name).await?.card.clone()) })
+        self.0.describe(permit, name)
     }
 
     fn call<'a>(
@@ -307,22 +320,11 @@ impl ToolSource for Tools {
         name: &'a str,
         arguments: &'a RawValue,
     ) -> BoxFuture<'a, Reply> {
-        Box::pin(async move {
-            let answered = self.answer(call, name, arguments).await;
-            answered.unwrap_or_else(|refusal| match &refusal {
-                ProviderError::Adapter(fault) if fault.code() == Code::UnknownTool => {
-                    Reply::failed(fault, Face::Rung, call)
-                }
-                _ => {
-                    let usual = self.options.usual_bytes(call);
-                    refusal.reply(self.providers.url(), call, usual)
-                }
-            })
-        })
+        self.0.call(call, name, arguments)
     }
 }
 
-impl Asking<'_> {
+impl RecordContext<'_> {
     /// Returns the byte limit of a reply whose call names no size.
     fn usual_bytes(&self) -> usize {
         self.options.usual_bytes(self.call)
@@ -346,25 +348,6 @@ impl Asking<'_> {
             provider_url: self.provider.url(),
             request_id,
         }
-    }
-
-    /// Replaces a reply over its limit by a fault. That happens where names, which are never cut, are too long.
-    fn bounded(&self, reply: Reply, sized: bool) -> Reply {
-        let most = if sized {
-            self.most_bytes()
-        } else {
-            self.usual_bytes()
-        };
-        if reply.bytes() <= most {
-            return reply;
-        }
-        let why = format!(
-            "the parts of this reply that are never cut take {} bytes; the limit is {most}",
-            reply.bytes()
-        );
-        let fault = Fault::new(Code::ResultTooLarge, why)
-            .with_hint("request less: a smaller limit, fewer fields, or a part of a field with read_record_field");
-        ProviderError::Adapter(fault).reply(self.provider.url(), self.call, most)
     }
 
     /// Builds the reply in the forms that the client reads.
@@ -420,31 +403,6 @@ fn window(record: &id::RecordId, field: &str, offset_chars: Option<u64>) -> Wind
             offset_chars,
             ..FieldSelector::default()
         },
-    }
-}
-
-/// Deserializes arguments that the tool's schema has accepted.
-fn parse_input<T: serde::de::DeserializeOwned>(mut given: Value) -> Result<T, ProviderError> {
-    normalize_integers(&mut given);
-    serde_json::from_value(given)
-        .map_err(|error| ProviderError::new(Code::InvalidArguments, error.to_string()))
-}
-
-/// Rewrites `10.0` as `10`: JSON Schema accepts both as integers.
-fn normalize_integers(value: &mut Value) {
-    match value {
-        Value::Number(number) => {
-            let float = number.as_f64().filter(|_| number.is_f64());
-            let whole = float.and_then(|float| format!("{float:.0}").parse::<i64>().ok());
-            if let (Some(float), Some(whole)) = (float, whole)
-                && float.fract() == 0.0
-            {
-                *value = json!(whole);
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(normalize_integers),
-        Value::Object(members) => members.values_mut().for_each(normalize_integers),
-        _ => {}
     }
 }
 

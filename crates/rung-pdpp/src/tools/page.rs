@@ -16,7 +16,7 @@ use super::ladder::{Known, LONG_CHARS, Ladder, MAX_RECORDS, identity, is_cut};
 use super::longs::{Costs, Longs, MOST_CHARS};
 use super::short::{preview, shorten};
 use super::text::json_text;
-use super::{Asking, StructuredReply};
+use super::{RecordContext, StructuredReply};
 
 /// Bytes of a list or an object in a record that is too large by itself.
 const MOST_JSON_BYTES: usize = 256;
@@ -36,7 +36,7 @@ const LEAST_WORDS: usize = 200;
 
 /// A page before it is brought within its budget.
 pub(super) struct Page<'a> {
-    pub(super) asking: &'a Asking<'a>,
+    pub(super) context: &'a RecordContext<'a>,
     /// What the provider said.
     pub(super) body: Json<'a>,
     /// Where in it the rows are.
@@ -203,8 +203,8 @@ fn tell_lists(ladder: &mut Option<Value>, kind: &str, cut: Vec<(RecordId, String
 impl<'a> Page<'a> {
     fn ladder(&self) -> Ladder<'_> {
         Ladder {
-            key: &self.asking.options.key,
-            authority: self.asking.provider.authority(),
+            key: &self.context.options.key,
+            authority: self.context.provider.authority(),
             measuring: false,
         }
     }
@@ -216,7 +216,7 @@ impl<'a> Page<'a> {
 
     fn structured<D>(&self, data: D, ladder: Option<Box<RawValue>>) -> StructuredReply<'a, D> {
         let further = ladder.map(|ladder| ("content_ladder", ladder));
-        self.asking.structured(data, further, self.request_id)
+        self.context.structured(data, further, self.request_id)
     }
 
     /// Cuts texts to so many code points.
@@ -233,7 +233,7 @@ impl<'a> Page<'a> {
         const DATA: &str = "{\"data\":";
         let around = to_raw_json(&self.structured(Value::Null, ladder));
         let rest = &around.get()[DATA.len() + "null".len()..];
-        let mut told = String::with_capacity(self.asking.usual_bytes());
+        let mut told = String::with_capacity(self.context.usual_bytes());
         told.push_str(DATA);
         self.body.write(&mut told);
         told.push_str(rest);
@@ -242,8 +242,8 @@ impl<'a> Page<'a> {
 
     /// Returns the reply, or a guess of how many records would fit.
     pub(super) fn reply(mut self, words: Words<'_>) -> Result<Reply, TooMany> {
-        let (asking, budget) = (self.asking, self.asking.usual_bytes());
-        if !asking.call.rendering.structured {
+        let (context, budget) = (self.context, self.context.usual_bytes());
+        if !context.call.rendering.structured {
             return self.in_words(words, budget);
         }
         let binary = self.list().iter().any(has_binary);
@@ -269,7 +269,7 @@ impl<'a> Page<'a> {
         let room = Room::of(MANNERS[0].text_chars);
         let (text, windows, _) = words(&self.body, self.list(), room);
         let around = self.structured(Value::Null, ladder.clone());
-        let mut reply = asking.reply(text, &around, &windows);
+        let mut reply = context.reply(text, &around, &windows);
         if reply.bytes() - "null".len() + shown_bytes > budget {
             return self.brought_down(words, budget);
         }
@@ -290,7 +290,7 @@ impl<'a> Page<'a> {
         }
         let told = |chars: usize| {
             let (text, _, lost) = words(&self.body, self.list(), Room::of(chars));
-            let reply = self.asking.reply(text, &Value::Null, &[]);
+            let reply = self.context.reply(text, &Value::Null, &[]);
             let fits = reply.bytes() <= budget;
             (fits.then_some(reply), lost)
         };
@@ -362,7 +362,7 @@ impl<'a> Page<'a> {
                 let windows = &windows[..windows.len().min(manner.links)];
                 let nothing = to_raw_json(&Value::Null);
                 let structured = self.structured(Value::Null, Some(nothing));
-                let reply = self.asking.reply(text, &structured, windows);
+                let reply = self.context.reply(text, &structured, windows);
                 let around = reply.bytes();
                 smallest = smallest.min(least + around);
                 if least + around > budget {
@@ -429,7 +429,7 @@ impl<'a> Page<'a> {
         }
         let told = self.list().iter().take(TOLD_ROWS);
         let told: usize = told.map(Json::json_bytes).sum();
-        let links = if self.asking.options.links && self.asking.call.rendering.links {
+        let links = if self.context.options.links && self.context.call.rendering.links {
             manner.links.min(self.list().len())
         } else {
             0
@@ -444,8 +444,8 @@ impl<'a> Page<'a> {
 
     /// What cannot be had in smaller pieces: its lists and objects are cut as well, and what does not fit then is left out by name.
     pub(super) fn what_fits(mut self, words: Words<'_>) -> Reply {
-        let (manner, budget) = (MANNERS[3], self.asking.usual_bytes());
-        if !self.asking.call.rendering.structured {
+        let (manner, budget) = (MANNERS[3], self.context.usual_bytes());
+        if !self.context.call.rendering.structured {
             return self.first_words(words, budget);
         }
         self.say_once();
@@ -453,7 +453,7 @@ impl<'a> Page<'a> {
         let (text, windows, _) = words(&self.body, self.list(), Room::of(text_chars));
         let windows: Vec<WindowId> = windows.into_iter().take(manner.links).collect();
         let structured = self.structured(Value::Null, None);
-        let mut reply = self.asking.reply(text, &structured, &windows);
+        let mut reply = self.context.reply(text, &structured, &windows);
         let around = reply.bytes();
         let mut room = budget.saturating_sub(around + OMITTED_BYTES.min(budget / 4));
         let whole = std::mem::take(&mut self.body);
@@ -485,7 +485,7 @@ impl<'a> Page<'a> {
         loop {
             let rows = &self.list()[..shown];
             let (text, _, _) = words(&self.body, rows, Room::of(chars));
-            let reply = self.asking.reply(text, &Value::Null, &[]);
+            let reply = self.context.reply(text, &Value::Null, &[]);
             if reply.bytes() <= budget || chars <= LEAST_WORDS && shown < 2 {
                 return reply;
             }
@@ -515,7 +515,7 @@ impl<'a> Page<'a> {
     /// records. Returns what was left out.
     fn leave_out(&mut self, room: usize, chars: usize) -> Value {
         let known = self.known;
-        let most_names = OMITTED_NAMES.min(self.asking.usual_bytes() / OMITTED_SHARE);
+        let most_names = OMITTED_NAMES.min(self.context.usual_bytes() / OMITTED_SHARE);
         let Some(Json::Array(rows)) = self.body.pointer_mut(self.rows) else {
             return Value::Null;
         };

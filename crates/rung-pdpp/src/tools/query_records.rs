@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use rung_fault::Code;
-use rung_tool::{BoxFuture, Reply};
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -19,19 +19,19 @@ use super::provider_error::ProviderError;
 use super::provider_request::ProviderRequest;
 use super::short::{short_row, shorten_fields, shorten_within};
 use super::text::{cut, is_longer, json_text};
-use super::{Asking, Definition, parse_input, window};
+use super::{PersonalData, RecordContext, usual, window};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "query_records",
-    title: "Query records",
-    description: "One page of a stream's records, 25 by default; continue with next_cursor. Filter with typed \
+pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
+    "query_records",
+    "One page of a stream's records, 25 by default; continue with next_cursor. Filter with typed \
                   objects on fields that schema(stream) allows. For counts and sums call aggregate. Long texts become previews; \
                   content_ladder says how to read the rest.",
-    input,
-    output: || super::wrapped_output(json!({})),
-    sized: |_| false,
-    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
-};
+    InputSchema::Built(input),
+    Body::Async(|context, input| Box::pin(usual(run(context, input)))),
+)
+.titled("Query records")
+.with_output(|| super::wrapped_output(json!({})))
+.without_json_text(&["filter", "expand_limit"]);
 
 fn input() -> Value {
     let text = |description: &str| json!({"type": "string", "description": description});
@@ -58,7 +58,7 @@ fn input() -> Value {
 }
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     stream: String,
     limit: Option<usize>,
     cursor: Option<String>,
@@ -76,8 +76,7 @@ struct Input {
     connection_id: Option<String>,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
-    let input: Input = parse_input(given)?;
+async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, ProviderError> {
     let stream = check_name("stream", &input.stream)?;
     if let Some(connection) = &input.connection_id {
         check_name("connection_id", connection)?;
@@ -86,7 +85,7 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> 
     let expand_limit = expand_limit_pairs(input.expand_limit.as_ref())?;
     let connection = input.connection_id.as_deref();
     if !input.expand.is_empty() {
-        check_expand(asking, stream, connection, &input.expand).await?;
+        check_expand(context, stream, connection, &input.expand).await?;
     }
     let ask = ProviderRequest::new(&["v1", "streams", stream, "records"])
         .with_param("limit", input.limit)
@@ -105,16 +104,16 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> 
         stream: Some(stream),
         connection,
     };
-    let alone = !asking.call.rendering.structured;
+    let alone = !context.call.rendering.structured;
     let mut limit: Option<usize> = None;
     for tries in 0.. {
         let ask = match limit {
             None => ask.clone(),
             Some(limit) => ask.without_param("limit").with_param("limit", Some(limit)),
         };
-        let answer = asking.provider.get_json(&ask).await?;
+        let answer = context.provider.get_json(&ask).await?;
         let page_of = |body| Page {
-            asking,
+            context,
             rows: records_at(&body),
             body,
             known,
@@ -179,7 +178,7 @@ const MAX_TRIES: usize = 12;
 
 /// Rejects `expand` on a stream that advertises no relations, before the records are requested.
 async fn check_expand(
-    asking: &Asking<'_>,
+    context: &RecordContext<'_>,
     stream: &str,
     connection: Option<&str>,
     expand: &[String],
@@ -189,7 +188,7 @@ async fn check_expand(
         .with_param("stream", Some(stream))
         .with_param("connection_id", connection);
     // Without a schema the provider decides.
-    let Ok(answer) = asking.provider.get_json(&ask).await else {
+    let Ok(answer) = context.provider.get_json(&ask).await else {
         return Ok(());
     };
     let mut listed = false;

@@ -2,25 +2,26 @@
 
 use rung_fault::Fault;
 use rung_ladder::limits;
-use rung_tool::{BoxFuture, Reply};
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::id::{FieldSelector, RecordId, WindowId};
 use super::provider_error::ProviderError;
 use super::window::{Window, is_sized, selector_fault};
-use super::{Asking, Definition, parse_input};
+use super::{PersonalData, RecordContext, sized};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "read_record_field",
-    title: "Read record field",
-    description: "A window of one text field; limit_chars defaults to 4096. Name the record by id, or by connection_id + stream + \
+pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
+    "read_record_field",
+    "A window of one text field; limit_chars defaults to 4096. Name the record by id, or by connection_id + stream + \
                   record_id. Continue with cursor; or choose offset_chars, or q for its first match.",
-    input,
-    output,
-    sized: is_sized_input,
-    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
-};
+    InputSchema::Built(input),
+    Body::Async(|context, input: Input| {
+        Box::pin(sized(is_sized(&input.selector), run(context, input)))
+    }),
+)
+.titled("Read record field")
+.with_output(output);
 
 fn input() -> Value {
     let part =
@@ -82,7 +83,7 @@ fn output() -> Value {
 }
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     id: Option<String>,
     connection_id: Option<String>,
     stream: Option<String>,
@@ -92,16 +93,15 @@ struct Input {
     selector: FieldSelector,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
-    let input: Input = parse_input(given)?;
+async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, ProviderError> {
     let record = record_id(&input)?;
     let asked = WindowId {
         record,
         field: input.field_path,
         selector: input.selector,
     };
-    let window = Window::read(asking, asked).await?;
-    Ok(window.reply(asking))
+    let window = Window::read(context, asked).await?;
+    Ok(window.reply(context))
 }
 
 /// Returns the record id, from `id` or from its separate parts.
@@ -122,8 +122,4 @@ fn record_id(input: &Input) -> Result<RecordId, Fault> {
             "requires either `id` + `field_path`, or `connection_id` + `stream` + `record_id` + `field_path`",
         )),
     }
-}
-
-fn is_sized_input(given: &Value) -> bool {
-    serde_json::from_value(given.clone()).is_ok_and(|selector: FieldSelector| is_sized(&selector))
 }

@@ -7,7 +7,7 @@ use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Path, fit, json_string_bytes};
 use rung_tool::{
     BoxFuture, Call, CompletionQuery, ResourceCard, ResourceContents, ResourceSource, SourceResult,
-    TemplateCard,
+    TemplateCard, ToolSet as _,
 };
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use super::provider_error::ProviderError;
 use super::provider_request::ProviderRequest;
 use super::short::short_row;
 use super::window::Window;
-use super::{Asking, Tools};
+use super::{RecordContext, Tools};
 
 const STREAM_TEMPLATE: &str = "pdpp://stream/{name}";
 const RECORD_TEMPLATE: &str = "pdpp://record/{handle}";
@@ -83,24 +83,25 @@ impl ResourceSource for Tools {
             };
             let address = address?;
             let refused = |refusal: &ProviderError| {
-                let max_bytes = self.options.usual_bytes(call);
+                let max_bytes = self.set().options.usual_bytes(call);
                 vec![error_contents(
                     refusal,
                     uri,
-                    self.providers.url(),
+                    self.set().providers.url(),
                     max_bytes,
                 )]
             };
-            let asking = match self.asking(call).await {
-                Ok(Some(asking)) => asking,
+            let provider = match self.set().resolve(&call.permit).await {
+                Ok(Some(provider)) => provider,
                 Ok(None) => return Ok(None),
                 Err(refusal) => return Ok(Some(refused(&refusal).into())),
             };
+            let context = self.set().context(call, &provider);
             let read = match address {
-                ResourceAddress::Stream(name) => read_stream(&asking, uri, &name).await,
-                ResourceAddress::Record(id) => read_record(&asking, uri, id).await,
-                ResourceAddress::Window(window) => match Window::read(&asking, window).await {
-                    Ok(window) => Ok(window_contents(&asking, uri, window)),
+                ResourceAddress::Stream(name) => read_stream(&context, uri, &name).await,
+                ResourceAddress::Record(id) => read_record(&context, uri, id).await,
+                ResourceAddress::Window(window) => match Window::read(&context, window).await {
+                    Ok(window) => Ok(window_contents(&context, uri, window)),
                     Err(refusal) => Err(refusal),
                 },
             };
@@ -130,12 +131,11 @@ impl ResourceSource for Tools {
             if template != STREAM_TEMPLATE {
                 return Ok(Some(Vec::new().into()));
             }
-            let call = Call::new(permit.clone());
-            let Ok(Some(asking)) = self.asking(&call).await else {
+            let Ok(Some(provider)) = self.set().resolve(permit).await else {
                 return Ok(Some(Vec::new().into()));
             };
             let ask = ProviderRequest::new(&["v1", "schema"]).with_param("view", Some("compact"));
-            let Ok(answer) = asking.provider.get_json(&ask).await else {
+            let Ok(answer) = provider.get_json(&ask).await else {
                 return Ok(Some(Vec::new().into()));
             };
             let Ok(body) = answer.body() else {
@@ -180,16 +180,16 @@ fn error_contents(
 }
 
 async fn read_stream(
-    asking: &Asking<'_>,
+    context: &RecordContext<'_>,
     uri: &str,
     name: &str,
 ) -> Result<Vec<ResourceContents>, ProviderError> {
-    let answer = asking
+    let answer = context
         .provider
         .get_json(&ProviderRequest::new(&["v1", "streams", name]))
         .await?;
     let whole = json_contents(uri, &answer.body()?);
-    if contents_bytes(&whole) <= asking.most_bytes().min(MAX_STREAM_BYTES) {
+    if contents_bytes(&whole) <= context.most_bytes().min(MAX_STREAM_BYTES) {
         return Ok(vec![whole]);
     }
     let why = "the schema of the stream is larger than a reply may be";
@@ -199,11 +199,11 @@ async fn read_stream(
 }
 
 async fn read_record(
-    asking: &Asking<'_>,
+    context: &RecordContext<'_>,
     uri: &str,
     id: RecordId,
 ) -> Result<Vec<ResourceContents>, ProviderError> {
-    let answer = asking.provider.get_json(&id.to_request(&[])).await?;
+    let answer = context.provider.get_json(&id.to_request(&[])).await?;
     let original = answer.body()?;
     if !original.is_object() {
         let why = "the provider's record is not an object";
@@ -216,8 +216,8 @@ async fn read_record(
     let own = super::ladder::identity(&original, known).map(RecordNames::to_id);
     let id = own.unwrap_or_else(|| id.clone());
     let ladder = Ladder {
-        key: &asking.options.key,
-        authority: asking.provider.authority(),
+        key: &context.options.key,
+        authority: context.provider.authority(),
         measuring: false,
     };
     for (chars, list_bytes) in [
@@ -240,10 +240,10 @@ async fn read_record(
         }
         // Pretty-printed if that fits, else compact.
         let mut whole = json_contents(uri, &body);
-        if contents_bytes(&whole) > asking.usual_bytes() {
+        if contents_bytes(&whole) > context.usual_bytes() {
             whole.text = Some(body.to_string());
         }
-        if contents_bytes(&whole) <= asking.usual_bytes() {
+        if contents_bytes(&whole) <= context.usual_bytes() {
             return Ok(vec![whole]);
         }
     }
@@ -276,8 +276,12 @@ fn contents_bytes(contents: &ResourceContents) -> usize {
         + 120
 }
 
-fn window_contents(asking: &Asking<'_>, uri: &str, window: Window) -> Vec<ResourceContents> {
-    let (text, told) = window.resource(asking, json_string_bytes(uri));
+fn window_contents(
+    context: &RecordContext<'_>,
+    uri: &str,
+    window: Window,
+) -> Vec<ResourceContents> {
+    let (text, told) = window.resource(context, json_string_bytes(uri));
     let next = told["resource"]["next_uri"].as_str().map(str::to_owned);
     let kind = told["field"]["mime_type"].as_str().unwrap_or("text/plain");
     let mut all = vec![ResourceContents {

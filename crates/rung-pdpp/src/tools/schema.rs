@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use rung_fault::{Code, Fault};
-use rung_tool::{BoxFuture, Reply};
+use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,19 +13,18 @@ use super::json::{Json, JsonObject};
 use super::provider_error::ProviderError;
 use super::provider_request::ProviderRequest;
 use super::text::{first_text, inline_text, json_text};
-use super::{Asking, Definition, parse_input};
+use super::{PersonalData, RecordContext, sized};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "schema",
-    title: "Schema",
-    description: "Start here. Lists the granted streams with their sources (connection_id, connector_key). With stream: its fields and what each \
+pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
+    "schema",
+    "Start here. Lists the granted streams with their sources (connection_id, connector_key). With stream: its fields and what each \
                   can do: exact and range filters, search, aggregation, and relations to expand. Stream names repeat across sources; \
                   add connection_id for one. detail:full needs stream.",
-    input,
-    output: || super::wrapped_output(json!({})),
-    sized: |_| true,
-    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
-};
+    InputSchema::Built(input),
+    Body::Async(|context, input| Box::pin(sized(true, run(context, input)))),
+)
+.titled("Schema")
+.with_output(|| super::wrapped_output(json!({})));
 
 /// Bytes of a schema, at most. More than a usual reply, because a client needs it whole.
 const MAX_BYTES: usize = 60_000;
@@ -43,14 +42,13 @@ fn input() -> Value {
 }
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     detail: Option<String>,
     stream: Option<String>,
     connection_id: Option<String>,
 }
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
-    let input: Input = parse_input(given)?;
+async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, ProviderError> {
     if let Some(stream) = &input.stream {
         check_name("stream", stream)?;
     }
@@ -68,19 +66,19 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> 
             .with_param("connection_id", input.connection_id.as_deref())
     };
     let answer = if full {
-        asking
+        context
             .provider
             .get_json(&ask(Some(("detail", "full"))))
             .await?
     } else {
-        match asking
+        match context
             .provider
             .get_json(&ask(Some(("view", "compact"))))
             .await
         {
             // From a provider without the compact view, request the full schema; it is made compact below.
             Err(refusal) if is_unknown_view(&refusal) => {
-                asking.provider.get_json(&ask(None)).await?
+                context.provider.get_json(&ask(None)).await?
             }
             answer => answer?,
         }
@@ -107,15 +105,17 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> 
         &data,
         input.stream.is_some(),
         input.connection_id.as_deref(),
-        !asking.call.rendering.structured,
+        !context.call.rendering.structured,
     );
-    let room = asking.most_bytes().min(MAX_BYTES.max(asking.usual_bytes()));
+    let room = context
+        .most_bytes()
+        .min(MAX_BYTES.max(context.usual_bytes()));
     let reply = |data: &Json<'_>| {
-        let structured = asking.structured(data, None, answer.request_id.as_deref());
-        asking.reply(text.clone(), &structured, &[])
+        let structured = context.structured(data, None, answer.request_id.as_deref());
+        context.reply(text.clone(), &structured, &[])
     };
     let around = reply(&Json::Null).bytes();
-    let structured = asking.call.rendering.structured;
+    let structured = context.call.rendering.structured;
     let fits = |data: &Json<'_>| {
         let data = if structured { data.json_bytes() } else { 0 };
         around + data <= room

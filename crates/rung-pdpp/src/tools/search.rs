@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rung_tool::{BoxFuture, Reply, to_raw_json};
+use rung_tool::{Body, InputSchema, Reply, Tool, to_raw_json};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -16,18 +16,18 @@ use super::list_body::{cursor_json, envelope_member, hits, hits_at, most_that_fi
 use super::provider_error::ProviderError;
 use super::provider_request::ProviderRequest;
 use super::text::{cut, first_text, inline_text, json_text, quoted, scalar_json};
-use super::{Asking, Definition, StructuredReply, parse_input, window};
+use super::{PersonalData, RecordContext, StructuredReply, usual, window};
 
-pub(super) const DEFINITION: Definition = Definition {
-    name: "search",
-    title: "Search",
-    description: "Finds records by words across granted streams. Pass a hit's self-contained id to fetch unchanged. Evidence excerpts \
+pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
+    "search",
+    "Finds records by words across granted streams. Pass a hit's self-contained id to fetch unchanged. Evidence excerpts \
                   name the field to pass to read_record_field. limit defaults to 25; continue with next_cursor.",
-    input,
-    output,
-    sized: |_| false,
-    run: |asking, given| Box::pin(run(asking, given)) as BoxFuture<'_, _>,
-};
+    InputSchema::Built(input),
+    Body::Async(|context, input| Box::pin(usual(run(context, input)))),
+)
+.titled("Search")
+.with_output(output)
+.without_json_text(&["filter", "expand_limit"]);
 
 fn input() -> Value {
     json!({
@@ -47,18 +47,23 @@ fn input() -> Value {
 }
 
 /// The definition for a remote provider, which may support more search modes than this server.
-pub(super) const REMOTE_DEFINITION: Definition = Definition {
-    description: "Finds records by words across granted streams. Pass a hit's self-contained id to fetch unchanged. Evidence excerpts \
+/// The tool for a remote provider, which may support other modes.
+pub(super) const REMOTE_TOOL: Tool<PersonalData, Input> = Tool::new(
+    "search",
+    "Finds records by words across granted streams. Pass a hit's self-contained id to fetch unchanged. Evidence excerpts \
                   name the field to pass to read_record_field. lexical is for exact terms; semantic and hybrid are approximate, where the \
                   provider supports them. limit defaults to 25; continue with next_cursor (not hybrid).",
-    input: || {
+    InputSchema::Built(|| {
         let mut input = input();
         input["properties"]["mode"] =
             json!({"enum": ["lexical", "semantic", "hybrid"], "description": "default lexical"});
         input
-    },
-    ..DEFINITION
-};
+    }),
+    Body::Async(|context, input| Box::pin(usual(run(context, input)))),
+)
+.titled("Search")
+.with_output(output)
+.without_json_text(&["filter", "expand_limit"]);
 
 fn output() -> Value {
     let text = json!({"type": "string"});
@@ -75,7 +80,7 @@ fn output() -> Value {
 }
 
 #[derive(Deserialize)]
-struct Input {
+pub(super) struct Input {
     q: String,
     #[serde(default)]
     streams: Vec<String>,
@@ -146,8 +151,7 @@ const DEFAULT_HITS: usize = 25;
 /// The `kind` of the content ladder.
 const KIND: &str = "search_results";
 
-async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> {
-    let input: Input = parse_input(given)?;
+async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, ProviderError> {
     for stream in &input.streams {
         check_name("streams", stream)?;
     }
@@ -175,14 +179,14 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> 
         } else {
             ask.clone()
         };
-        let answer = asking.provider.get_json(&ask).await?;
+        let answer = context.provider.get_json(&ask).await?;
         let mut body = answer.body()?;
         let given = hits(&body).len();
         // A cursor past the hits that are left out here would skip them.
         if shortened && given > limit {
             remove_cursor(&mut body);
         }
-        let (provider, bytes) = (asking.provider.url(), asking.usual_bytes());
+        let (provider, bytes) = (context.provider.url(), context.usual_bytes());
         let reply = |body: &Json<'_>, first: usize, shortened: bool| {
             let each = hits(body).iter().take(first).enumerate();
             let page = HitPage {
@@ -195,9 +199,9 @@ async fn run(asking: &Asking<'_>, given: Value) -> Result<Reply, ProviderError> 
                 body,
                 request_id: answer.request_id.as_deref(),
                 shortened,
-                text_only: !asking.call.rendering.structured,
+                text_only: !context.call.rendering.structured,
             };
-            page.reply(asking)
+            page.reply(context)
         };
         let guess = match reply(&body, limit, shortened) {
             Ok(reply) => return Ok(reply),
@@ -289,10 +293,10 @@ impl HitPage<'_> {
     }
 
     /// Returns the reply, or a guess of how many hits would fit.
-    fn reply(self, asking: &Asking<'_>) -> Result<Reply, usize> {
-        let budget = asking.usual_bytes();
+    fn reply(self, context: &RecordContext<'_>) -> Result<Reply, usize> {
+        let budget = context.usual_bytes();
         if self.text_only {
-            let reply = asking.reply(self.summary_text(budget * 5 / 6), &Value::Null, &[]);
+            let reply = context.reply(self.summary_text(budget * 5 / 6), &Value::Null, &[]);
             let hits = self.hits.len();
             return if reply.bytes() <= budget || hits < 2 {
                 Ok(reply)
@@ -300,7 +304,7 @@ impl HitPage<'_> {
                 Err(hits / 2)
             };
         }
-        if let Some(whole) = self.full_reply(asking, budget) {
+        if let Some(whole) = self.full_reply(context, budget) {
             return Ok(whole);
         }
         // The hits are left out of the body, so that each is sent once.
@@ -329,7 +333,7 @@ impl HitPage<'_> {
                 hit,
                 sought: self.sought,
                 chars,
-                provider: asking.provider.url(),
+                provider: context.provider.url(),
             };
             let mut results = String::with_capacity(most);
             results.push('[');
@@ -348,8 +352,8 @@ impl HitPage<'_> {
             if bytes + text_bytes / 2 > most && !must {
                 continue;
             }
-            let structured = self.structured(asking, &body, results, self.brief_ladder());
-            let reply = asking.reply(
+            let structured = self.structured(context, &body, results, self.brief_ladder());
+            let reply = context.reply(
                 self.summary_text(text_bytes),
                 &structured,
                 &self.windows(links),
@@ -359,7 +363,7 @@ impl HitPage<'_> {
                 return Ok(reply);
             }
             if must {
-                return Ok(asking.reply(self.summary_text(0), &structured, &[]));
+                return Ok(context.reply(self.summary_text(0), &structured, &[]));
             }
         }
         let each = smallest.saturating_sub(1_500) / self.hits.len();
@@ -368,7 +372,7 @@ impl HitPage<'_> {
     }
 
     /// Returns the reply with everything in it, if it fits.
-    fn full_reply(&self, asking: &Asking<'_>, budget: usize) -> Option<Reply> {
+    fn full_reply(&self, context: &RecordContext<'_>, budget: usize) -> Option<Reply> {
         // The reply has at least the body, and each hit a second time.
         let hits = self.hits.iter().map(Hit::least_bytes).sum::<usize>();
         if self.body.json_bytes() + hits > budget {
@@ -376,21 +380,21 @@ impl HitPage<'_> {
         }
         let whole = |hit| WholeHit(hit, self.sought);
         let results = to_raw_json(&self.hits.iter().map(whole).collect::<Vec<_>>());
-        let structured = self.structured(asking, self.envelope(None), results, self.ladder());
-        let whole = asking.reply(self.summary_text(TEXT_BYTES), &structured, &self.windows(3));
+        let structured = self.structured(context, self.envelope(None), results, self.ladder());
+        let whole = context.reply(self.summary_text(TEXT_BYTES), &structured, &self.windows(3));
         (whole.bytes() <= budget).then_some(whole)
     }
 
     fn structured<'s, D>(
         &'s self,
-        asking: &'s Asking<'_>,
+        context: &'s RecordContext<'_>,
         data: D,
         results: Box<RawValue>,
         ladder: Option<Box<RawValue>>,
     ) -> StructuredReply<'s, D> {
         let ladder = ladder.map(|ladder| ("content_ladder", ladder));
         let further = std::iter::once(("results", results)).chain(ladder);
-        asking.structured(data, further, self.request_id)
+        context.structured(data, further, self.request_id)
     }
 
     /// Returns the ladder with one continuation template for all excerpts, and the names of omitted members.

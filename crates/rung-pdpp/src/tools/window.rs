@@ -9,7 +9,7 @@ use rung_records::digest;
 use rung_tool::Reply;
 use serde_json::{Value, json};
 
-use super::Asking;
+use super::RecordContext;
 use super::id::is_name;
 use super::id::{FieldSelector, WindowId, check_name};
 use super::json::Json;
@@ -115,12 +115,15 @@ pub(super) fn is_sized(selector: &FieldSelector) -> bool {
 
 impl Window {
     /// Reads a part from the provider.
-    pub(super) async fn read(asking: &Asking<'_>, asked: WindowId) -> Result<Self, ProviderError> {
+    pub(super) async fn read(
+        context: &RecordContext<'_>,
+        asked: WindowId,
+    ) -> Result<Self, ProviderError> {
         check(&asked)?;
         let selector = &asked.selector;
         let opened = match &selector.cursor {
             None => None,
-            Some(cursor) => Some(open(asking, &asked, cursor)?),
+            Some(cursor) => Some(open(context, &asked, cursor)?),
         };
         let mut back = false;
         let (offset, limit) = match &opened {
@@ -167,13 +170,13 @@ impl Window {
                 .with_param("limit_chars", Some(limit)),
         };
         let answer;
-        let body = match asking.provider.get_json(&ask).await {
+        let body = match context.provider.get_json(&ask).await {
             Ok(read) => {
                 answer = read;
                 answer.body()?
             }
             Err(refusal) if refusal.provider_code() == Some("field_not_text") => {
-                let window = json_window(asking, &asked, offset.unwrap_or(0), limit, refusal);
+                let window = json_window(context, &asked, offset.unwrap_or(0), limit, refusal);
                 window.await?.into()
             }
             Err(refusal) => return Err(refusal),
@@ -192,7 +195,7 @@ impl Window {
             return Err(ProviderError::new(Code::SourceFailed, why));
         }
         if let Some(Opened::Sealed(unread)) = &opened
-            && !window.is_of(unread, asking)
+            && !window.is_of(unread, context)
         {
             let WindowId { record, field, .. } = &window.own;
             let why =
@@ -206,13 +209,13 @@ impl Window {
 
     /// Whether the field is as it was when a cursor was given: by the provider's digest, or by its size where the cursor has a digest
     /// that was made here and the provider has none of its kind.
-    fn is_of(&self, unread: &UncheckedCursor, asking: &Asking<'_>) -> bool {
+    fn is_of(&self, unread: &UncheckedCursor, context: &RecordContext<'_>) -> bool {
         let WindowId { record, field, .. } = &self.own;
         let binding = Binding {
             subject: &record.to_string(),
             field,
             digest: &self.revision(),
-            grant: asking.provider.authority(),
+            grant: context.provider.authority(),
         };
         let comparable = self.digest.as_deref().is_some_and(is_digest);
         let size = match unread.position.shortcut {
@@ -220,7 +223,7 @@ impl Window {
             _ => None,
         };
         let same_size = size.is_some_and(|then| self.size.is_none_or(|now| now == then));
-        same_size || unread.check(&asking.options.key, &binding).is_ok()
+        same_size || unread.check(&context.options.key, &binding).is_ok()
     }
 
     fn of(mut own: WindowId, body: &Json<'_>, limit: u64) -> Result<Self, ProviderError> {
@@ -304,10 +307,10 @@ impl Window {
     }
 
     /// Returns the structured content.
-    fn structured(&self, asking: &Asking<'_>) -> Value {
+    fn structured(&self, context: &RecordContext<'_>) -> Value {
         let ladder = Ladder {
-            key: &asking.options.key,
-            authority: asking.provider.authority(),
+            key: &context.options.key,
+            authority: context.provider.authority(),
             measuring: false,
         };
         let revision = self.revision();
@@ -392,13 +395,13 @@ impl Window {
         }
     }
 
-    pub(super) fn reply(mut self, asking: &Asking<'_>) -> Reply {
+    pub(super) fn reply(mut self, context: &RecordContext<'_>) -> Reply {
         let budget = if self.sized {
-            asking.most_bytes()
+            context.most_bytes()
         } else {
-            asking.usual_bytes()
+            context.usual_bytes()
         };
-        let reply = self.made(asking);
+        let reply = self.made(context);
         if reply.bytes() <= budget {
             return reply;
         }
@@ -407,13 +410,13 @@ impl Window {
         // Where it ends is told with its own cursor, which the whole may not have had.
         let around = reply.bytes() - own + 700;
         self.fit(budget.saturating_sub(around), copies);
-        self.made(asking)
+        self.made(context)
     }
 
-    fn made(&self, asking: &Asking<'_>) -> Reply {
-        let structured = self.structured(asking);
+    fn made(&self, context: &RecordContext<'_>) -> Reply {
+        let structured = self.structured(context);
         let text = self.words(&structured);
-        asking.reply(text, &structured, std::slice::from_ref(&self.own))
+        context.reply(text, &structured, std::slice::from_ref(&self.own))
     }
 
     /// Returns the text block: a line of JSON, the next call, then the text.
@@ -436,14 +439,18 @@ impl Window {
     }
 
     /// Returns the resource: the text, and everything else as metadata.
-    pub(super) fn resource(mut self, asking: &Asking<'_>, around: usize) -> (String, Value) {
+    pub(super) fn resource(
+        mut self,
+        context: &RecordContext<'_>,
+        around: usize,
+    ) -> (String, Value) {
         let budget = if self.sized {
-            asking.most_bytes()
+            context.most_bytes()
         } else {
-            asking.usual_bytes()
+            context.usual_bytes()
         };
         let told = |window: &Self| {
-            let mut told = window.structured(asking);
+            let mut told = window.structured(context);
             if let Some(window) = told["window"].as_object_mut() {
                 window.shift_remove("text");
             }
@@ -452,7 +459,7 @@ impl Window {
         let beside = told(&self).to_string().len() + around + 900;
         // Cut where the tool's reply is cut, so that both are the same part.
         let copies = COPIES;
-        let reply = self.made(asking);
+        let reply = self.made(context);
         if reply.bytes() > budget {
             let own = (json_string_bytes(&self.text) - 2) * copies;
             let around = reply.bytes() - own + 700;
@@ -467,7 +474,7 @@ impl Window {
 /// Returns a window of the JSON text of a field that is not a string. The provider has no windows of such a field, so it is read
 /// whole, under the same grant.
 async fn json_window(
-    asking: &Asking<'_>,
+    context: &RecordContext<'_>,
     asked: &WindowId,
     offset: u64,
     limit: u64,
@@ -475,7 +482,7 @@ async fn json_window(
 ) -> Result<Value, ProviderError> {
     let fields = [asked.field.clone()];
     let ask = asked.record.to_request(&[]).with_values("fields", &fields);
-    let answer = asking.provider.get_json(&ask).await?;
+    let answer = context.provider.get_json(&ask).await?;
     let record = answer.body()?;
     let record = if record["data"].is_object() {
         &record
@@ -537,7 +544,7 @@ enum Opened {
 }
 
 /// Opens a cursor, before a request is sent. It must be of this field of this record, under this grant.
-fn open(asking: &Asking<'_>, asked: &WindowId, cursor: &str) -> Result<Opened, Fault> {
+fn open(context: &RecordContext<'_>, asked: &WindowId, cursor: &str) -> Result<Opened, Fault> {
     if !cursor.is_empty() && cursor.len() <= 15 && cursor.bytes().all(|byte| byte.is_ascii_digit())
     {
         return Ok(Opened::Plain(cursor.parse().unwrap_or(0)));
@@ -547,9 +554,9 @@ fn open(asking: &Asking<'_>, asked: &WindowId, cursor: &str) -> Result<Opened, F
         subject: &subject,
         field: &asked.field,
         digest: "",
-        grant: asking.provider.authority(),
+        grant: context.provider.authority(),
     };
-    let opened = asking.options.key.open_unchecked(cursor, &binding);
+    let opened = context.options.key.open_unchecked(cursor, &binding);
     opened.map(Opened::Sealed).map_err(|_| {
         let why = format!(
             "the cursor does not belong to field {:?} of {subject} under this grant",

@@ -12,10 +12,13 @@ use rung_db::StoreKind;
 use rung_fault::Fault;
 use rung_gateway::Gateway;
 use rung_mcp::ProtocolVersion;
-use rung_tool::{Call, Tool, ToolOutput, ToolSource};
+use rung_tool::{
+    Answer, Body, Call, InputSchema, Tool, ToolSource, input_schema_of, output_schema_of,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{RungContext, RungTools};
 use crate::result_store::AnyResultStore;
 use crate::tokens::is_grant_client;
 
@@ -74,32 +77,24 @@ impl ReachableSources {
     }
 }
 
-/// The tool `rung.about`.
-pub(crate) struct AboutTool {
-    shelf: AnyResultStore,
-    reachable: ReachableSources,
-    reply_bytes: usize,
-    ttl_s: u64,
-    max_bytes: u64,
+/// What `rung.about` reports besides the caller.
+pub(crate) struct About {
+    pub(crate) store: AnyResultStore,
+    pub(crate) reachable: ReachableSources,
+    pub(crate) reply_bytes: usize,
+    pub(crate) ttl_s: u64,
+    pub(crate) max_bytes: u64,
 }
 
-impl AboutTool {
-    pub(crate) fn new(
-        shelf: AnyResultStore,
-        reachable: ReachableSources,
-        reply_bytes: usize,
-        ttl_s: u64,
-        max_bytes: u64,
-    ) -> Self {
-        Self {
-            shelf,
-            reachable,
-            reply_bytes,
-            ttl_s,
-            max_bytes,
-        }
-    }
-}
+pub(crate) const TOOL: Tool<RungTools, AboutInput> = Tool::new(
+    "rung.about",
+    "Lists what you can reach: sources, versions, limits, and the number of your stored results.",
+    InputSchema::Built(input_schema_of::<AboutInput>),
+    Body::Async(|context: &RungContext<'_>, _| Box::pin(context.set.about.run(context.call))),
+)
+.titled("About this server")
+.with_icon(ICON)
+.with_output(output_schema_of::<AboutOutput>);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -144,17 +139,9 @@ struct Kept {
     bytes: u64,
 }
 
-impl Tool for AboutTool {
-    const NAME: &'static str = "rung.about";
-    const ICON: Option<&'static str> = Some(ICON);
-    const TITLE: &'static str = "About this server";
-    const DESCRIPTION: &'static str = "Lists what you can reach: sources, versions, limits, and the number of your stored results.";
-    type Input = AboutInput;
-    type Output = AboutOutput;
-    type Error = Fault;
-
-    async fn run(&self, call: &Call, _: AboutInput) -> Result<ToolOutput<AboutOutput>, Fault> {
-        let kept = self.shelf.list_async(&call.permit).await?;
+impl About {
+    async fn run(&self, call: &Call) -> Result<Answer, Fault> {
+        let kept = self.store.list_async(&call.permit).await?;
         let about = AboutOutput {
             version: env!("CARGO_PKG_VERSION"),
             protocol_versions: ProtocolVersion::ALL
@@ -179,6 +166,6 @@ impl Tool for AboutTool {
                 bytes: kept.iter().map(|kept| kept.summary.bytes).sum(),
             },
         };
-        Ok(about.into())
+        Answer::output(about.into())
     }
 }

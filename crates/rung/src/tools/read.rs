@@ -6,31 +6,35 @@
 )]
 
 use std::fmt::Write as _;
-use std::time::Instant;
+use std::sync::Arc;
 
 use rung_fault::{Code, Fault};
 use rung_ladder::{
     Binding, CursorKey, Document, Handle, JsonKind, Mark, Path, Piece, Position, Range, Reading,
     ResultSummary, Selector, Window, continue_reading, limits, read,
 };
-use rung_tool::{Call, Rendering, ResourceLink, Tool, ToolOutput};
+use rung_tool::{
+    Answer, Body, Call, Cancellation, InputSchema, Rendering, ResourceLink, Tool, ToolOutput,
+    input_schema_of, output_schema_of,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::{RungContext, RungTools};
 use crate::result_store::{AnyResultStore, StoredResult};
 
 /// Icon: lines of text.
 const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAxNiAxNic+PHBhdGggZD0nTTIgM2gxMk0yIDhoMTJNMiAxM2g3JyBzdHJva2U9JyMzNjUnIHN0cm9rZS13aWR0aD0nMicvPjwvc3ZnPg==";
 
-/// The tool `rung.read`.
+/// Reads parts of stored results, for `rung.read` and for resources.
 #[derive(Clone)]
-pub(crate) struct ReadTool {
+pub(crate) struct ResultReader {
     store: AnyResultStore,
     key: CursorKey,
 }
 
-impl ReadTool {
+impl ResultReader {
     pub(crate) fn new(store: AnyResultStore, key: CursorKey) -> Self {
         Self { store, key }
     }
@@ -143,24 +147,20 @@ struct HitOutput {
     text: String,
 }
 
-impl Tool for ReadTool {
-    const NAME: &'static str = "rung.read";
-    const ICON: Option<&'static str> = Some(ICON);
-    const TITLE: &'static str = "Read a stored result";
-    const DESCRIPTION: &'static str = "Reads part of a result that was cut: pass the handle from meta.handle. Without a selector \
-         it begins at the start; next_cursor continues. Nothing is lost: reading to the end returns every byte.";
-    type Input = ReadInput;
-    type Output = ReadOutput;
-    type Error = Fault;
-
-    async fn run(&self, call: &Call, input: ReadInput) -> Result<ToolOutput<ReadOutput>, Fault> {
-        // Scanning a large result blocks: keep it off the runtime threads.
-        let (read, call) = (self.clone(), call.clone());
-        tokio::task::spawn_blocking(move || read.read(&call, &input))
-            .await
-            .map_err(|error| Fault::new(Code::Internal, error.to_string()))?
-    }
-}
+pub(crate) const TOOL: Tool<RungTools, ReadInput> = Tool::new(
+    "rung.read",
+    "Reads part of a result that was cut: pass the handle from meta.handle. Without a selector it begins at the start; \
+     next_cursor continues. Nothing is lost: reading to the end returns every byte.",
+    InputSchema::Built(input_schema_of::<ReadInput>),
+    // Scanning a large result blocks.
+    Body::Blocking(|context: &RungContext<'_>, input: ReadInput| {
+        let read = &context.set.read;
+        Answer::output(read.read_until(context.call, &input, context.cancellation)?)
+    }),
+)
+.titled("Read a stored result")
+.with_icon(ICON)
+.with_output(output_schema_of::<ReadOutput>);
 
 /// A part of a result, as resource contents.
 pub(crate) struct ResultPart {
@@ -172,7 +172,7 @@ pub(crate) struct ResultPart {
     pub(crate) next_cursor: Option<String>,
 }
 
-impl ReadTool {
+impl ResultReader {
     /// Reads what the tool reads, without the two header lines of its text.
     pub(crate) fn read_part(&self, call: &Call, input: &ReadInput) -> Result<ResultPart, Fault> {
         let call = Call {
@@ -232,6 +232,16 @@ impl ReadTool {
     }
 
     fn read(&self, call: &Call, input: &ReadInput) -> Result<ToolOutput<ReadOutput>, Fault> {
+        let cancellation = Cancellation::new(call.deadline, Arc::default());
+        self.read_until(call, input, &cancellation)
+    }
+
+    fn read_until(
+        &self,
+        call: &Call,
+        input: &ReadInput,
+        cancellation: &Cancellation,
+    ) -> Result<ToolOutput<ReadOutput>, Fault> {
         let (handle, cursor) = parse_handle(input)?;
         let stored = self.store.open(&call.permit, &handle)?;
         let summary = stored.summary();
@@ -254,9 +264,9 @@ impl ReadTool {
             }
             None => ReadTarget::Selected(input.selector()?),
         };
-        let stored = DeadlineDocument {
-            doc: stored,
-            deadline: call.deadline,
+        let stored = CancellableDocument {
+            document: stored,
+            cancellation,
         };
         self.read_within_budget(call, &handle, &summary, &stored, &wanted)
     }
@@ -267,7 +277,7 @@ impl ReadTool {
         call: &Call,
         handle: &Handle,
         summary: &ResultSummary,
-        stored: &DeadlineDocument<StoredResult>,
+        stored: &CancellableDocument<'_, StoredResult>,
         wanted: &ReadTarget,
     ) -> Result<ToolOutput<ReadOutput>, Fault> {
         let max_bytes = call.budget.max_bytes;
@@ -281,7 +291,7 @@ impl ReadTool {
                 ReadTarget::Continued(position) => continue_reading(stored, position, room),
             };
             let reading = match reading {
-                Err(DeadlineReadError::Ladder(rung_ladder::Error::BudgetTooSmall { .. })) => {
+                Err(DocumentReadError::Ladder(rung_ladder::Error::BudgetTooSmall { .. })) => {
                     return Err(too_small());
                 }
                 reading => reading?,
@@ -358,7 +368,7 @@ impl ReadTool {
         let next = match &output.next_cursor {
             Some(cursor) => {
                 let arguments = json!({"handle": handle.to_string(), "cursor": cursor});
-                format!("next {} {arguments}", call.name_style.apply(Self::NAME))
+                format!("next {} {arguments}", call.name_style.apply(TOOL.name()))
             }
             None => "end".to_owned(),
         };
@@ -403,65 +413,63 @@ enum ReadTarget {
 /// Estimated bytes of a reply without its text, so that a second read is rarely needed.
 const OVERHEAD_BYTES: usize = 2_000;
 
-/// A document whose reads fail after the deadline of the call.
-struct DeadlineDocument<D> {
-    doc: D,
-    deadline: Option<Instant>,
+/// A document whose reads fail once the call is cancelled or its deadline has passed.
+struct CancellableDocument<'c, D> {
+    document: D,
+    cancellation: &'c Cancellation,
 }
 
-/// Why a timed read failed.
-enum DeadlineReadError {
+/// Why such a read failed.
+enum DocumentReadError {
     Ladder(rung_ladder::Error),
-    Store(Fault),
-    DeadlineExceeded,
+    Fault(Fault),
 }
 
-impl From<rung_ladder::Error> for DeadlineReadError {
+impl From<rung_ladder::Error> for DocumentReadError {
     fn from(error: rung_ladder::Error) -> Self {
         Self::Ladder(error)
     }
 }
 
-impl From<DeadlineReadError> for Fault {
-    fn from(failed: DeadlineReadError) -> Self {
+impl From<DocumentReadError> for Fault {
+    fn from(failed: DocumentReadError) -> Self {
         match failed {
-            DeadlineReadError::Ladder(error) => error.into(),
-            DeadlineReadError::Store(fault) => fault,
-            DeadlineReadError::DeadlineExceeded => Self::new(
-                Code::DeadlineExceeded,
-                "the read did not finish before its deadline",
-            ),
+            DocumentReadError::Ladder(error) => error.into(),
+            DocumentReadError::Fault(fault) => fault,
         }
     }
 }
 
-impl Document for DeadlineDocument<StoredResult> {
-    type Error = DeadlineReadError;
+impl Document for CancellableDocument<'_, StoredResult> {
+    type Error = DocumentReadError;
 
     fn len_bytes(&self) -> u64 {
-        self.doc.len_bytes()
+        self.document.len_bytes()
     }
 
     fn len_chars(&self) -> Option<u64> {
-        self.doc.len_chars()
+        self.document.len_chars()
     }
 
-    fn piece(&self, offset: u64) -> Result<Piece<'_>, DeadlineReadError> {
-        if self
-            .deadline
-            .is_some_and(|deadline| deadline <= Instant::now())
-        {
-            return Err(DeadlineReadError::DeadlineExceeded);
-        }
-        self.doc.piece(offset).map_err(DeadlineReadError::Store)
+    fn piece(&self, offset: u64) -> Result<Piece<'_>, DocumentReadError> {
+        self.cancellation
+            .check()
+            .map_err(DocumentReadError::Fault)?;
+        self.document
+            .piece(offset)
+            .map_err(DocumentReadError::Fault)
     }
 
-    fn near_char(&self, chars: u64) -> Result<Mark, DeadlineReadError> {
-        self.doc.near_char(chars).map_err(DeadlineReadError::Store)
+    fn near_char(&self, chars: u64) -> Result<Mark, DocumentReadError> {
+        self.document
+            .near_char(chars)
+            .map_err(DocumentReadError::Fault)
     }
 
-    fn near_line(&self, lines: u64) -> Result<Mark, DeadlineReadError> {
-        self.doc.near_line(lines).map_err(DeadlineReadError::Store)
+    fn near_line(&self, lines: u64) -> Result<Mark, DocumentReadError> {
+        self.document
+            .near_line(lines)
+            .map_err(DocumentReadError::Fault)
     }
 }
 
@@ -638,7 +646,7 @@ impl CursorIdentity {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use rung_auth::{Access, Permit, Token, TokenRecord, admit};
     use rung_kv::{Options, ResultStore, Store};
@@ -659,13 +667,13 @@ mod tests {
         admit(&token, [&record], 0).unwrap()
     }
 
-    fn tool() -> (tempfile::TempDir, ReadTool) {
+    fn tool() -> (tempfile::TempDir, ResultReader) {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), Options::default()).unwrap();
         let store = ResultStore::new(Arc::new(store), RetentionLimits::default());
         (
             dir,
-            ReadTool::new(AnyResultStore::Local(store), CursorKey::new([9; 32])),
+            ResultReader::new(AnyResultStore::Local(store), CursorKey::new([9; 32])),
         )
     }
 

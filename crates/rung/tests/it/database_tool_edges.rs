@@ -107,7 +107,7 @@ fn a_number_that_is_out_of_range_is_named() {
     for (field, value) in [
         ("limit", json!(-1)),
         ("offset", json!(-1)),
-        ("limit", json!(1e3)),
+        ("limit", json!(1.5)),
         ("limit", json!(1e30)),
     ] {
         let given = json!({"database": database, "index": "eav", field: value});

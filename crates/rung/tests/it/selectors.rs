@@ -144,7 +144,7 @@ fn what_was_stored_can_be_had_back() {
     sandbox.run_ok(&["result", "export", &handle, "--to", "back"]);
     assert!(std::fs::read(&file).unwrap() == bytes);
     let again = sandbox.run(&["result", "export", &handle, "--to", "back"]);
-    assert_eq!(again.status, 70, "a file that is there is not written over");
+    assert_eq!(again.status, 64, "a file that is there is not written over");
     let nowhere = sandbox.run(&["result", "export", &handle, "--to", "no/such/folder/x"]);
     assert!(
         nowhere.stderr.contains("no/such/folder/x"),

@@ -8,7 +8,7 @@ use rung_dtlv::{DtlvSession, DtlvUrl};
 use rung_edn::{Map as EdnMap, Value as Edn};
 use rung_fault::{Code, Detail, Fault};
 use rung_ladder::Handle;
-use rung_tool::Call;
+use rung_tool::{Call, Cancellation, ToolContext};
 use serde_json::{Map, Value, json};
 
 use crate::database::Database;
@@ -18,16 +18,26 @@ use crate::page::Pages;
 use crate::remote;
 use crate::shape::Outcome;
 use crate::store::KeyValueStore;
-use crate::taker::{Made, Taker, Wanted, Watch};
+use crate::taker::{Made, Taker, Wanted};
 use crate::texts::TextSearchIndex;
-use crate::tools::{ResultLimits, ToolState};
+use crate::tools::{Databases, ResultLimits};
 use crate::vectors::VectorSearchIndex;
 
 /// The context of one call.
-pub(crate) struct Asking<'a> {
+pub(crate) struct DatabaseContext<'a> {
     pub(crate) call: &'a Call,
-    pub(crate) state: &'a ToolState,
-    pub(crate) watch: Watch,
+    pub(crate) state: &'a Databases,
+    pub(crate) cancellation: &'a Cancellation,
+}
+
+impl<'a> From<ToolContext<'a, Databases>> for DatabaseContext<'a> {
+    fn from(context: ToolContext<'a, Databases>) -> Self {
+        Self {
+            call: context.call,
+            state: context.set,
+            cancellation: context.cancellation,
+        }
+    }
 }
 
 /// The target of an open call.
@@ -94,7 +104,7 @@ impl OpenTarget {
     }
 }
 
-impl Asking<'_> {
+impl DatabaseContext<'_> {
     pub(crate) fn permit(&self) -> &Permit {
         &self.call.permit
     }
@@ -115,22 +125,22 @@ impl Asking<'_> {
 
     pub(crate) fn database(&self, id: &str) -> Result<Database, Fault> {
         let found = self.state.handles.database(self.permit(), id)?;
-        Ok(found.with_cancellation(&self.watch))
+        Ok(found.with_cancellation(self.cancellation))
     }
 
     pub(crate) fn kv(&self, id: &str) -> Result<KeyValueStore, Fault> {
         let found = self.state.handles.kv(self.permit(), id)?;
-        Ok(found.with_cancellation(&self.watch))
+        Ok(found.with_cancellation(self.cancellation))
     }
 
     pub(crate) fn texts(&self, id: &str) -> Result<TextSearchIndex, Fault> {
         let found = self.state.handles.texts(self.permit(), id)?;
-        Ok(found.with_cancellation(&self.watch))
+        Ok(found.with_cancellation(self.cancellation))
     }
 
     pub(crate) fn vectors(&self, id: &str) -> Result<VectorSearchIndex, Fault> {
         let found = self.state.handles.vectors(self.permit(), id)?;
-        Ok(found.with_cancellation(&self.watch))
+        Ok(found.with_cancellation(self.cancellation))
     }
 
     /// Resolves a folder for a kind of store, by its configured name or by its path.
@@ -294,9 +304,9 @@ impl Asking<'_> {
                 .keep
                 .store(self.permit(), "application/json", body)
         };
-        let watch = &self.watch;
+        let cancellation = self.cancellation;
         let make = |give: &mut dyn FnMut(String) -> bool| {
-            let mut taker = Taker::new(give, wanted, watch);
+            let mut taker = Taker::new(give, wanted, cancellation);
             let outcome = make(&mut taker)?;
             taker.end()?;
             Ok(outcome)
