@@ -38,7 +38,6 @@ pub(crate) struct Of<'a> {
 pub(crate) struct Limits {
     pub(crate) max_bytes: usize,
     pub(crate) max_tokens: usize,
-    pub(crate) count_tokens: fn(&str) -> usize,
 }
 
 impl Limits {
@@ -54,7 +53,6 @@ impl Limits {
                 .min(call.budget.max_bytes),
             max_tokens: number(policy.max_output_tokens)
                 .saturating_sub(call.envelope_bytes / AROUND_TOKEN_BYTES),
-            count_tokens: gateway.0.options.count_tokens,
         }
     }
 
@@ -68,7 +66,7 @@ impl Limits {
         if reply.len() <= self.max_tokens {
             return reply.len();
         }
-        (self.count_tokens)(&words(reply))
+        rung_tokens::count_tokens(&words(reply))
     }
 }
 
@@ -132,7 +130,6 @@ pub(crate) async fn dressed(
         max_tokens: limits
             .max_tokens
             .saturating_sub(FRAME_TOKENS + rest.len() / AROUND_TOKEN_BYTES),
-        ..limits
     };
     // If only the structured content has anything to show, the content names the next call.
     let content = if content_fits && !parts.has_no_content() {
@@ -221,10 +218,7 @@ pub(crate) async fn said_by_us(
     keep: Arc<dyn ResultSink>,
 ) -> Result<Reply, Fault> {
     let keep = Arc::new(KeptOnce::by(keep));
-    let mut room = Room {
-        reckons: true,
-        ..Room::of(limits)
-    };
+    let mut room = Room::of(limits);
     while let Some(bytes) = room.bytes() {
         let answer = rung_tool::ToolOutput::from(facts.clone());
         let reply = match Reply::from_output(answer, &within(call, bytes), keep.clone()).await {
@@ -356,8 +350,6 @@ pub(crate) struct Room {
     bytes: usize,
     shares: std::array::IntoIter<usize, 4>,
     is_over: bool,
-    /// True if a text that surely fits is not tokenized: the vocabulary takes more time and memory than everything else.
-    reckons: bool,
 }
 
 impl Room {
@@ -367,7 +359,6 @@ impl Room {
             limits,
             shares: SHARES.into_iter(),
             is_over: false,
-            reckons: false,
         }
     }
 
@@ -379,16 +370,7 @@ impl Room {
     /// Returns true if the text is within the limits. If not, the next byte limit is smaller.
     pub(crate) fn holds(&mut self, text: &str) -> bool {
         let limits = self.limits;
-        let reckoned = if self.reckons {
-            reckoned_tokens(text)
-        } else {
-            usize::MAX
-        };
-        let tokens = if reckoned <= limits.max_tokens {
-            reckoned
-        } else {
-            limits.tokens(text)
-        };
+        let tokens = limits.tokens(text);
         if text.len() <= limits.max_bytes && tokens <= limits.max_tokens {
             return true;
         }
@@ -451,34 +433,6 @@ fn relayed(text: String, is_error: bool) -> Reply {
         relayed: Some(RawValue::from_string(text).expect("it is put together from JSON")),
         ..Reply::from_blocks(Vec::new())
     }
-}
-
-/// Estimates the tokens of names and sentences, rounded up. Random letters have more.
-fn reckoned_tokens(text: &str) -> usize {
-    #[derive(PartialEq, Clone, Copy)]
-    enum Kind {
-        Space,
-        Letter,
-        Digit,
-        Mark,
-        Other,
-    }
-    let kind = |byte: u8| match byte {
-        b' ' => Kind::Space,
-        b'a'..=b'z' | b'A'..=b'Z' => Kind::Letter,
-        b'0'..=b'9' => Kind::Digit,
-        0..=0x7f => Kind::Mark,
-        _ => Kind::Other,
-    };
-    let runs = text.as_bytes().chunk_by(|a, b| kind(*a) == kind(*b));
-    let tokens = |run: &[u8]| match run.first().map(|byte| kind(*byte)) {
-        None => 0,
-        Some(Kind::Space) => usize::from(run.len() > 1),
-        Some(Kind::Letter) => run.len().div_ceil(6),
-        Some(Kind::Digit | Kind::Mark) => run.len().div_ceil(3),
-        Some(Kind::Other) => run.len().div_ceil(2),
-    };
-    runs.map(tokens).sum()
 }
 
 /// Returns the reply without media data, as a model reads it.
@@ -648,34 +602,4 @@ fn among(mut shown: Value, mut said: Value) -> Value {
         said["meta"] = meta;
     }
     said
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Tool lists of real servers, as they would be sent.
-    #[test]
-    fn what_is_reckoned_is_no_less_than_what_is_counted() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/catalogue");
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let listed = std::fs::read_to_string(&path).unwrap();
-            let listed: Value = serde_json::from_str(&listed).unwrap();
-            let tools = listed.as_array().or_else(|| listed["tools"].as_array());
-            for some in tools.unwrap().chunks(10) {
-                let text = json!(some).to_string();
-                let reply =
-                    json!({"content": [{"type": "text", "text": text}], "structuredContent": some});
-                let reply = reply.to_string();
-                let counted = bpe_openai::o200k_base().count(&reply);
-                let reckoned = reckoned_tokens(&reply);
-                assert!(
-                    (counted..counted * 2).contains(&reckoned),
-                    "{reckoned} for {counted} in {}",
-                    path.display()
-                );
-            }
-        }
-    }
 }

@@ -103,11 +103,10 @@ impl CatalogTool {
         }
     }
 
-    /// Returns the tokens of the tool's definition. They are counted once and stored, because the tokenizer's vocabulary takes
-    /// more memory than everything else.
-    pub(crate) fn tokens(&self, count: fn(&str) -> usize) -> u32 {
+    /// Returns the tokens of the tool's definition. They are counted once and stored: a catalog has megabytes of definitions.
+    pub(crate) fn tokens(&self) -> u32 {
         *self.tokens.get_or_init(|| {
-            let tokens = count(self.tool.definition.get());
+            let tokens = rung_tokens::count_tokens(self.tool.definition.get());
             u32::try_from(tokens).unwrap_or(u32::MAX)
         })
     }

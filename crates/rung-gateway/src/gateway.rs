@@ -49,8 +49,6 @@ pub struct GatewayOptions {
     pub max_starts: usize,
     /// Upper bound for the timeout that a caller asks for.
     pub max_call_duration: Option<Duration>,
-    /// Counts the tokens of a text.
-    pub count_tokens: fn(&str) -> usize,
     pub surface: Surface,
     /// True if the `gateway.*` tools are listed while no server is configured.
     pub shown_empty: bool,

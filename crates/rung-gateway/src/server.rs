@@ -182,10 +182,10 @@ impl Server {
     }
 
     /// Returns the tokens of all tool definitions. Missing counts are made and stored.
-    pub(crate) fn definition_tokens(&self, count: fn(&str) -> usize) -> Option<u64> {
+    pub(crate) fn definition_tokens(&self) -> Option<u64> {
         let seen = self.catalog()?;
         let counted = seen.tools.iter().all(|known| known.has_token_count());
-        let tokens = seen.tools.iter().map(|known| known.tokens(count));
+        let tokens = seen.tools.iter().map(|known| known.tokens());
         let tokens = tokens.map(u64::from).sum();
         if !counted {
             let _counted_again_where_it_cannot_be_kept =

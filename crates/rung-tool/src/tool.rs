@@ -262,7 +262,7 @@ impl InputSchema {
                         property["additionalProperties"] = false.into();
                     }
                 }
-                Ok(object_schema(properties, required))
+                Ok(object_schema(&properties, required))
             }
         }
     }
@@ -276,7 +276,7 @@ impl InputSchema {
                 properties,
                 required,
                 ..
-            } => Some(object_schema(parse_schema(properties)?, required)),
+            } => Some(object_schema(&parse_schema(properties)?, required)),
         })
     }
 }
@@ -285,7 +285,7 @@ fn parse_schema(text: &str) -> Result<Value, crate::Error> {
     serde_json::from_str(text).map_err(|error| crate::Error::SchemaInvalid(error.to_string()))
 }
 
-fn object_schema(properties: Value, required: &[&str]) -> Value {
+fn object_schema(properties: &Value, required: &[&str]) -> Value {
     let mut schema = json!({"type": "object", "properties": properties});
     if !required.is_empty() {
         schema["required"] = required.into();
@@ -346,8 +346,15 @@ pub enum Body<S: ToolSet, I> {
     /// Runs on the runtime, and never blocks.
     Async(for<'a, 'b> fn(&'b S::Context<'a>, I) -> BodyFuture<'b, S>),
     /// Runs on a thread where it may block.
-    Blocking(for<'a, 'b> fn(&'b S::Context<'a>, I) -> Result<S::Outcome, S::Error>),
+    Blocking(BlockingBody<S, I>),
 }
+
+/// A body that may block.
+pub type BlockingBody<S, I> =
+    for<'a, 'b> fn(
+        &'b <S as ToolSet>::Context<'a>,
+        I,
+    ) -> Result<<S as ToolSet>::Outcome, <S as ToolSet>::Error>;
 
 /// The future of an asynchronous body.
 pub type BodyFuture<'a, S> = BoxFuture<'a, Result<<S as ToolSet>::Outcome, <S as ToolSet>::Error>>;

@@ -66,6 +66,5 @@ fn tool_options(settings: &Settings) -> Result<Options, Fault> {
         servers: None,
         embed: Some(Arc::new(EmbeddingModels::new(settings.embeddings()?))),
         version: env!("CARGO_PKG_VERSION"),
-        count_tokens: |text| bpe_openai::o200k_base().count(text),
     })
 }

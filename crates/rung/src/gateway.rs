@@ -94,7 +94,6 @@ pub(crate) fn build_gateway(
         idle_timeout: settings.gateway_idle(),
         max_starts: manner.max_starts,
         max_call_duration: manner.max_call_duration,
-        count_tokens: |text| bpe_openai::o200k_base().count(text),
         surface: files.surface.into(),
         shown_empty: manner.shown_empty,
         registry_url: settings.gateway_registry(),

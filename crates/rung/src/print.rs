@@ -12,9 +12,9 @@ pub(crate) fn to_stdout(text: fmt::Arguments<'_>) -> Result {
     io::stdout().write_fmt(text).map_err(output_error)
 }
 
-/// Writes a line to standard error. A reader that is gone does not change what the command does.
+/// Writes to standard error. A reader that is gone does not change what the command does.
 pub(crate) fn to_stderr(text: fmt::Arguments<'_>) {
-    let _ignored = writeln!(io::stderr(), "{text}");
+    let _ignored = io::stderr().write_fmt(text);
 }
 
 /// Prints a line on standard output, as `println!` does, and returns a `Result`.
@@ -24,7 +24,12 @@ macro_rules! line {
 
 /// Prints a line on standard error, as `eprintln!` does.
 macro_rules! note {
+    ($($text:tt)*) => { crate::print::to_stderr(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// Prints on standard error without a line break: a question, or progress that the next text replaces.
+macro_rules! prompt {
     ($($text:tt)*) => { crate::print::to_stderr(format_args!($($text)*)) };
 }
 
-pub(crate) use {line, note};
+pub(crate) use {line, note, prompt};

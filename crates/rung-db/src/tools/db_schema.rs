@@ -62,7 +62,7 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
         }
     };
     let most = input.max_tokens.unwrap_or(MAX_TOKENS);
-    context.list_some(head, count_fitting(context, &items, most), |taker| {
+    context.list_some(head, count_fitting(&items, most), |taker| {
         for item in items {
             if !taker.take(|| item) {
                 break;
@@ -73,7 +73,7 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
 }
 
 /// Returns the number of items that fit in `max_tokens`, at least one.
-fn count_fitting(context: &DatabaseContext<'_>, items: &[Value], max_tokens: usize) -> usize {
+fn count_fitting(items: &[Value], max_tokens: usize) -> usize {
     let texts: Vec<String> = items.iter().map(Value::to_string).collect();
     // No text has more tokens than bytes, so short texts need not be counted.
     if texts.iter().map(String::len).sum::<usize>() <= max_tokens {
@@ -81,7 +81,7 @@ fn count_fitting(context: &DatabaseContext<'_>, items: &[Value], max_tokens: usi
     }
     let mut left = max_tokens;
     let fits = |text: &&String| {
-        let tokens = (context.state.options.count_tokens)(text);
+        let tokens = rung_tokens::count_tokens(text);
         let fits = tokens <= left;
         left = left.saturating_sub(tokens);
         fits

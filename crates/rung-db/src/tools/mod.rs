@@ -1,5 +1,10 @@
 //! The tools, one file each, in listing order.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "a tool's body owns its input"
+)]
+
 mod add_document;
 mod add_vector;
 mod api_info;
@@ -102,8 +107,6 @@ pub struct Options {
     pub embed: Option<Arc<dyn Embed>>,
     /// The version to report.
     pub version: &'static str,
-    /// Counts the tokens of a text.
-    pub count_tokens: fn(&str) -> usize,
 }
 
 /// The tools of databases.

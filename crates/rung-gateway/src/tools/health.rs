@@ -370,7 +370,7 @@ fn server_row(
                 server_info: about.map(|about| about.server.clone()),
                 server_capabilities: about.map(|about| about.capabilities.clone()),
                 instructions: about.and_then(|about| about.instructions.clone()),
-                definition_tokens: server.definition_tokens(context.gateway.0.options.count_tokens),
+                definition_tokens: server.definition_tokens(),
                 hidden_tools: visible
                     .map(|visible| all - visible)
                     .filter(|hidden| *hidden > 0),

@@ -12,6 +12,7 @@ pub(crate) struct GatewayFiles {
     /// Configuration file that names downstream servers, such as {"mcpServers": {"files": {"command": "npx", "args": ["-y",
     /// "PACKAGE"]}}}; it overrides the project's .mcp.json and the user's.
     #[arg(short, long, value_name = "FILE")]
+    #[allow(clippy::doc_link_with_quotes, reason = "it is JSON")]
     pub(crate) config: Option<PathBuf>,
     /// Policy file for downstream servers, applied in addition to the user's and the project's.
     #[arg(long, value_name = "FILE")]

@@ -69,7 +69,7 @@ pub(crate) fn parse() -> Cli {
     };
     // The client of an adapter reads MCP messages from standard output, so help goes to standard error.
     if adapter && matches!(told.kind(), DisplayHelp | DisplayVersion) {
-        eprint!("{told}");
+        crate::print::prompt!("{told}");
         std::process::exit(0);
     }
     told.exit()

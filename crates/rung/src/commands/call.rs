@@ -336,7 +336,7 @@ impl Delegate for TerminalUser {
 fn prompt_form(params: &Value) -> Value {
     let message = params["message"].as_str().unwrap_or_default();
     note!("The server asks: {}", escape_for_terminal(message));
-    eprint!("Answer it? [y/N] ");
+    crate::print::prompt!("Answer it? [y/N] ");
     match read_line().as_deref() {
         Some("y" | "Y" | "yes") => {}
         Some(_) => return json!({"action": "decline"}),
@@ -362,7 +362,7 @@ fn prompt_form(params: &Value) -> Value {
             format!(" [{default}]")
         };
         loop {
-            eprint!(
+            crate::print::prompt!(
                 "{}{}{}: ",
                 escape_for_terminal(title),
                 escape_for_terminal(&among),

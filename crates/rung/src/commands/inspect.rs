@@ -125,7 +125,7 @@ impl ListEntry {
                 .or_else(|| text("name"))
                 .unwrap_or_default(),
             bytes: raw.get().len(),
-            tokens: bpe_openai::o200k_base().count(raw.get()),
+            tokens: rung_tokens::count_tokens(raw.get()),
             raw,
         }
     }
@@ -170,7 +170,7 @@ impl InspectionReport {
             format!("capabilities: {}\n", escape_for_terminal(&can.join(", "))),
         ];
         if let Some(instructions) = &self.instructions {
-            let tokens = bpe_openai::o200k_base().count(instructions);
+            let tokens = rung_tokens::count_tokens(instructions);
             parts.push(format!(
                 "instructions: {} bytes, {tokens} tokens\n",
                 instructions.len()

@@ -309,7 +309,7 @@ impl Read for ProgressReader {
         if self.read - self.reported >= PROGRESS_BYTES && io::stderr().is_terminal() {
             self.reported = self.read;
             let percent = self.read * 100 / self.size.max(1);
-            eprint!("\rstoring: {percent:3} %");
+            crate::print::prompt!("\rstoring: {percent:3} %");
         }
         Ok(read)
     }

@@ -1,5 +1,6 @@
 //! Results that are too long for a reply: a preview within every limit, and the whole to be read.
 
+use rung_tokens::count_tokens;
 use serde_json::{Value, json};
 
 use crate::gateway::{GatewayClient, GatewayFixture, first_text, result_handle, tool_error};
@@ -11,10 +12,6 @@ fn long_text(bytes: usize) -> String {
     let mut text = "0123456789abcdef".repeat(bytes / 16 + 1);
     text.truncate(bytes);
     text
-}
-
-fn count_tokens(text: &str) -> usize {
-    bpe_openai::o200k_base().count(text)
 }
 
 /// Invokes a tool. Returns the size of the whole message and the result.

@@ -138,7 +138,7 @@ impl Import<'_> {
         self.imported += count;
         if self.shows_progress && self.last_progress.elapsed() >= PROGRESS_INTERVAL {
             self.last_progress = Instant::now();
-            eprint!("\r{} imported", self.imported);
+            crate::print::prompt!("\r{} imported", self.imported);
             let _shown = std::io::stderr().flush();
         }
         Ok(())

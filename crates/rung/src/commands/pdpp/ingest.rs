@@ -349,7 +349,7 @@ impl ProgressBar {
                 (bytes * 100 / size.max(1)).min(100)
             )
         });
-        eprint!("\r{part}{lines} lines, {rate:.0}/s  ");
+        crate::print::prompt!("\r{part}{lines} lines, {rate:.0}/s  ");
     }
 
     fn finish(&self) {
