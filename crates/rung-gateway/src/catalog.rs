@@ -54,7 +54,7 @@ pub(crate) struct CatalogTool {
     pub(crate) description: String,
     pub(crate) risk: Risk,
     /// True if the annotations say that a repeated call has no further effect: `readOnlyHint` or `idempotentHint`.
-    pub(crate) repeatable: bool,
+    pub(crate) idempotent: bool,
     /// Task support: `optional` or `required`.
     pub(crate) task_support: Option<String>,
     /// Tokens of the definition, once counted.
@@ -93,7 +93,7 @@ impl CatalogTool {
                 .or_else(|| says.annotations["title"].as_str().map(str::to_owned)),
             description: says.description.unwrap_or_default(),
             risk: estimate_risk(&tool.name, hint("destructiveHint"), reads),
-            repeatable: reads || hint("idempotentHint") == Some(true),
+            idempotent: reads || hint("idempotentHint") == Some(true),
             task_support: supports
                 .filter(|support| matches!(*support, "optional" | "required"))
                 .map(str::to_owned),

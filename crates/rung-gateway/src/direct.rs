@@ -133,7 +133,7 @@ fn card((name, _, known): &NamedTool, masks: CallerRedactor<'_>) -> Card {
         hints: Hints {
             read_only: known.risk == Risk::Low,
             destructive: known.risk == Risk::High,
-            idempotent: known.repeatable,
+            idempotent: known.idempotent,
             open_world: true,
         },
         access: Access::Read,

@@ -332,7 +332,7 @@ impl Gateway {
         loop {
             tokio::time::sleep(MAINTENANCE_INTERVAL).await;
             for server in self.state().servers.values() {
-                server.sweep(self.0.options.idle_timeout);
+                server.stop_idle_instances(self.0.options.idle_timeout);
             }
             self.0.tasks.sweep();
             self.reload_if_edited().await;
@@ -597,8 +597,8 @@ impl Gateway {
     }
 
     /// Returns true if a call of a `gateway.*` tool can be repeated safely: the tool only reads, or it invokes a downstream tool
-    /// that is known to be repeatable, not as a task.
-    pub fn is_repeatable(&self, name: &str, arguments: &str) -> bool {
+    /// that is known to be idempotent, not as a task.
+    pub fn is_idempotent(&self, name: &str, arguments: &str) -> bool {
         let name = name.replacen('_', ".", usize::from(name.starts_with("gateway_")));
         if name != tools::INVOKE_TOOL {
             return tools::is_read_only(&name);
@@ -611,7 +611,7 @@ impl Gateway {
             let server = state.servers.get(server)?;
             state.find_tool(server, tool)
         });
-        member("task").is_none() && known.is_some_and(|known| known.repeatable)
+        member("task").is_none() && known.is_some_and(|known| known.idempotent)
     }
 
     /// Reports the state of all servers, with secrets masked.

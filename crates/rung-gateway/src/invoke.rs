@@ -183,7 +183,7 @@ impl Gateway {
     }
 
     /// Calls a tool and returns its full id with the outcome. The call is retried once if nothing was sent, or if the connection
-    /// was lost and the tool is repeatable.
+    /// was lost and the tool is idempotent.
     pub(crate) async fn invoke(
         &self,
         call: &Call,
@@ -250,6 +250,8 @@ impl Gateway {
         Ok((begun.tool_id.clone(), outcome?))
     }
 
+    /// Sends a call, and decides whether it is sent a second time. A call that was not sent is; one whose answer was lost only if
+    /// the tool is idempotent, because the server may have run it. Otherwise its outcome is unknown (`outcome_unknown`).
     async fn send_with_retry(
         &self,
         call: &Call,
@@ -263,10 +265,10 @@ impl Gateway {
             let instance = open.map_err(late)??;
             match self.send_once(call, called, begun, instance).await {
                 Err(Error::Unavailable { .. }) if again => {}
-                Err(Error::Lost { .. }) if again && called.tool.repeatable => {}
+                Err(Error::Lost { .. }) if again && called.tool.idempotent => {}
                 Ok(outcome) => return Ok(outcome),
-                // A late repeatable call may simply be repeated.
-                Err(late @ Error::TimedOut { .. }) if called.tool.repeatable => {
+                // A late idempotent call may simply be repeated.
+                Err(late @ Error::TimedOut { .. }) if called.tool.idempotent => {
                     let hint = "call again, with a longer options.timeout_ms if necessary";
                     return Err(late.retryable_fault().with_hint(hint));
                 }

@@ -531,8 +531,8 @@ impl Server {
         }
     }
 
-    /// Stops instances that were unused for `idle`, and those whose conversation is over.
-    pub(crate) fn sweep(&self, idle: Duration) {
+    /// Stops idle instances: those that were unused for `idle`, and those whose conversation is over.
+    pub(crate) fn stop_idle_instances(&self, idle: Duration) {
         let idle_since = Instant::now().checked_sub(idle);
         let unused = |whose: &InstanceScope, instance: &ServerInstance| {
             let busy = instance.use_count.load(Ordering::Acquire) > 0;

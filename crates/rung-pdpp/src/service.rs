@@ -212,7 +212,7 @@ impl RouteRequest {
 
     /// Returns the page size: 25 by default, 100 at most.
     pub(crate) fn page_limit(&self, warnings: &mut Warnings) -> Result<usize, Error> {
-        const MOST: u64 = 100;
+        const MAX_PAGE_SIZE: u64 = 100;
         let asked = self
             .params
             .single("limit")?
@@ -220,10 +220,10 @@ impl RouteRequest {
         match asked.and_then(|asked| u64::try_from(asked).ok()) {
             None | Some(0) => Ok(25),
             Some(asked) => {
-                if asked > MOST {
-                    warnings.add_limit_clamped("limit", asked, MOST);
+                if asked > MAX_PAGE_SIZE {
+                    warnings.add_limit_clamped("limit", asked, MAX_PAGE_SIZE);
                 }
-                Ok(usize::try_from(asked.min(MOST)).unwrap_or(100))
+                Ok(usize::try_from(asked.min(MAX_PAGE_SIZE)).unwrap_or(100))
             }
         }
     }

@@ -19,7 +19,7 @@ pub(crate) struct ScanStart<'p> {
 }
 
 /// Maximum number of rows per query.
-const MAX_ROWS: i64 = 2_000;
+const MAX_ROWS_PER_QUERY: i64 = 2_000;
 /// Largest number of matches that a range condition may have to drive a scan; these are sorted.
 const MAX_SORTED_MATCHES: i64 = 5_000;
 
@@ -65,7 +65,9 @@ impl CollectionScan<'_> {
     ) -> Result<Vec<StoredRecord>> {
         let mut found: Vec<StoredRecord> = Vec::new();
         let driver = self.driving_condition(tx)?;
-        let mut rows = i64::try_from(limit).unwrap_or(MAX_ROWS).min(MAX_ROWS);
+        let mut rows = i64::try_from(limit)
+            .unwrap_or(MAX_ROWS_PER_QUERY)
+            .min(MAX_ROWS_PER_QUERY);
         let mut place: Option<(Vec<u8>, String)> = None;
         loop {
             let next = place.as_ref().map(|(ord, key)| ScanStart {
@@ -94,7 +96,7 @@ impl CollectionScan<'_> {
                 return Ok(found);
             }
             place = last;
-            rows = (rows * 4).min(MAX_ROWS);
+            rows = (rows * 4).min(MAX_ROWS_PER_QUERY);
         }
     }
 

@@ -11,6 +11,7 @@ use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use rung_fault::{Code, Detail, Fault, nearest};
 use rung_ladder::head;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -78,6 +79,17 @@ pub(crate) fn json_fault(error: &serde_json::Error) -> Fault {
     )
 }
 
+/// Converts validated arguments to the type of a tool's input. What the schema accepts can still be out of range: every schema
+/// takes 1e30 for an integer.
+pub(crate) fn to_input<I: DeserializeOwned>(arguments: Value) -> Result<I, Fault> {
+    serde_path_to_error::deserialize(arguments).map_err(|error| {
+        let path = error.path().to_string();
+        let why = error.into_inner().to_string();
+        let why = format!("{path}: {}", head(&why, SHOWN_MESSAGE_BYTES));
+        Fault::new(Code::InvalidArguments, why).with(Detail::Path, path)
+    })
+}
+
 /// Parses an object, with the arguments of these names set aside unparsed if they are objects.
 fn take_forwarded(
     raw: &RawValue,
@@ -116,7 +128,7 @@ fn as_object(raw: &RawValue) -> Option<Box<RawValue>> {
     object.get().starts_with('{').then_some(object)
 }
 
-/// Reads null for an optional argument as absence, a string as the object whose JSON it holds, and a float without fraction as
+/// Accepts null for an optional argument as absence, an object sent as a JSON string (stringified) as that object, and a float without fraction as
 /// an integer, wherever the schema takes only what is meant.
 fn normalize(value: &mut Value, schema: &Value, no_json_text: &[&str]) {
     match value {

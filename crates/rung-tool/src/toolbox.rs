@@ -265,9 +265,8 @@ impl<S: ToolSet, I: DeserializeOwned + Send + 'static> ErasedTool<S> for Tool<S,
         arguments: Arguments,
     ) -> BoxFuture<'a, Result<Answer, S::Error>> {
         Box::pin(async move {
-            // The schema has accepted the arguments, so an error here means that the schema and the type disagree.
-            let input: I = serde_json::from_value(arguments.value)
-                .map_err(|error| arguments::json_fault(&error))?;
+            let input: I = arguments::to_input(arguments.value)
+                .map_err(|fault| scope.set.arguments_fault(scope.card, fault))?;
             match self.body {
                 Body::Async(run) => {
                     let context = ToolContext {

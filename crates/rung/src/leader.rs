@@ -408,7 +408,7 @@ impl StdioProxy {
                     let line = Some(line);
                     open.insert(id, InFlight { line, ..request });
                 }
-                Some(line) if self.is_repeatable(&line) => said.to_resend.push((id, line)),
+                Some(line) if self.is_idempotent(&line) => said.to_resend.push((id, line)),
                 _ => writeln!(
                     output,
                     "{}",
@@ -424,7 +424,7 @@ impl StdioProxy {
 
 impl StdioProxy {
     /// Returns true if sending the request twice has the effect of sending it once.
-    fn is_repeatable(&self, line: &[u8]) -> bool {
+    fn is_idempotent(&self, line: &[u8]) -> bool {
         #[derive(Deserialize)]
         struct CalledTool<'a> {
             #[serde(borrow)]
@@ -443,7 +443,7 @@ impl StdioProxy {
         let called = params.and_then(|params| serde_json::from_str(params.get()).ok());
         called.is_some_and(|called: CalledTool<'_>| {
             let arguments = called.arguments.map_or("{}", RawValue::get);
-            self.gateway.is_repeatable(&called.name, arguments)
+            self.gateway.is_idempotent(&called.name, arguments)
         })
     }
 }

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// Steps between two checks of the clock.
 const STEPS: u32 = 256;
 
-/// Enforces the limits of a running query in one thread.
+/// Enforces the time limit and the memory limit of a running query in one thread.
 #[derive(Debug)]
 pub(crate) struct QueryWatch {
     limits: Arc<SharedLimits>,

@@ -299,7 +299,7 @@ impl HttpGuard {
         self.authenticator.is_still_valid(permit)
     }
 
-    /// Authenticates a request by its Authorization header.
+    /// Checks the bearer token of a request, from its Authorization header.
     pub(super) async fn authenticate(&self, headers: &HeaderMap) -> Result<Permit, AuthError> {
         if !headers.contains_key(header::AUTHORIZATION) {
             return self.authenticator.authenticate(None).await;

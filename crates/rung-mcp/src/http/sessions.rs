@@ -1,4 +1,6 @@
 //! Legacy sessions over HTTP. A session id is not a secret: the caller is checked on every use.
+//!
+//! When a token is revoked, its streams end (`stream.rs`) and its requests are refused; the session itself is dropped when idle.
 
 use std::collections::HashMap;
 use std::sync::Arc;

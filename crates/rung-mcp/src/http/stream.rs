@@ -241,6 +241,7 @@ impl hyper::body::Body for EventLogBody {
         let mut log = stream.state.lock();
         if log.current_reader != self.reader
             || std::mem::take(&mut log.is_hung_up)
+            // A revoked token ends its streams.
             || !self.access.is_still_valid()
         {
             return Poll::Ready(None);
@@ -306,6 +307,7 @@ impl hyper::body::Body for CallStreamBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        // A revoked token ends its streams.
         if !self.access.is_still_valid() {
             return Poll::Ready(None);
         }
