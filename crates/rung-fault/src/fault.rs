@@ -134,6 +134,13 @@ impl Fault {
         self
     }
 
+    /// Removes all details.
+    #[must_use]
+    pub fn without_details(mut self) -> Self {
+        self.details.clear();
+        self
+    }
+
     /// Returns the code.
     pub fn code(&self) -> Code {
         self.code

@@ -117,7 +117,7 @@ impl CatalogTool {
 
     /// Returns a member of the tool's definition.
     pub(crate) fn definition_member(&self, name: &str) -> Option<Value> {
-        let value = rung_mcp::splice::member(self.tool.definition.get(), name)?;
+        let value = rung_tool::splice::member(self.tool.definition.get(), name)?;
         serde_json::from_str(value.get()).ok()
     }
 

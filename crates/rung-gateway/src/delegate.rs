@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rung_mcp::connect::{Delegate, DelegateError, NullDelegate};
-use rung_mcp::{Capabilities, PeerDelegate, splice};
-use rung_tool::{BoxFuture, Call, Conversation, LogLevel};
+use rung_mcp::{Capabilities, PeerDelegate};
+use rung_tool::{BoxFuture, Call, Conversation, LogLevel, splice};
 use serde_json::Value;
 use serde_json::value::RawValue;
 

@@ -11,7 +11,7 @@ use rung_tool::{BoxFuture, Call, Card, Hints, Reply, TaskUse, ToolSource, unknow
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::answer::{Limits, dressed};
+use crate::answer::redacted;
 use crate::catalog::{CatalogTool, Risk};
 use crate::delegate::with_trace_context;
 use crate::gateway::Gateway;
@@ -88,17 +88,8 @@ impl DirectTools {
             (_, InvokeOutcome::Task(_)) => unreachable!("nobody asked for a task"),
         };
         let state = self.0.state();
-        let limits = Limits::of(&self.0, call, None);
-        let keep = self.0.0.result_sink.clone();
-        dressed(
-            answer,
-            None,
-            state.access.caller_redactor(),
-            limits,
-            call,
-            keep,
-        )
-        .await
+        let result = redacted(answer, state.access.caller_redactor()).await?;
+        Reply::relay(result.into(), call, self.0.0.result_sink.clone()).await
     }
 
     fn find(&self, permit: &Permit, name: &str) -> Result<NamedTool, Fault> {
@@ -175,9 +166,10 @@ impl ToolSource for DirectTools {
         arguments: &'a RawValue,
     ) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
-            match self.call_tool(call, name, arguments).await {
+            let call = self.0.within_policy(call);
+            match self.call_tool(&call, name, arguments).await {
                 Ok(reply) => reply,
-                Err(fault) => self.0.failed(fault, call).await,
+                Err(fault) => self.0.failed(fault, &call).await,
             }
         })
     }

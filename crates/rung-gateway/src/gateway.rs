@@ -603,7 +603,7 @@ impl Gateway {
         if name != tools::INVOKE_TOOL {
             return tools::is_read_only(&name);
         }
-        let member = |name: &str| rung_mcp::splice::member(arguments, name);
+        let member = |name: &str| rung_tool::splice::member(arguments, name);
         let id = member("tool_id").and_then(|id| serde_json::from_str::<String>(id.get()).ok());
         let state = self.state();
         let known = id.as_deref().and_then(|id| id.split_once("::"));

@@ -7,7 +7,6 @@ use rung_fault::Fault;
 use rung_tool::{BoxFuture, Call, CompletionQuery, Prompt, PromptCard, PromptSource, SourceResult};
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Limits, served};
 use crate::direct::Surface;
 use crate::gateway::{Gateway, GatewayState};
 use crate::policy::PolicySubject;
@@ -106,12 +105,10 @@ impl PromptSource for DownstreamPrompts {
             let given = gateway
                 .send_read_request(call, &server, "prompts/get", &params)
                 .await?;
-            let keep = gateway.0.result_sink.clone();
-            let limits = Limits::of(gateway, call, None);
-            let relay = |given, call, keep| async move {
-                SourceResult::<Prompt>::relay(given, &call, keep).await
-            };
-            served(given, limits, call, keep, relay).await.map(Some)
+            let call = gateway.within_policy(call);
+            let sink = gateway.0.result_sink.clone();
+            let prompt = SourceResult::<Prompt>::relay(given, &call, sink);
+            prompt.await.map(Some)
         })
     }
 

@@ -15,7 +15,7 @@ use rung_tool::{
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::answer::{Limits, given, served};
+use crate::answer::redacted;
 use crate::delegate::RedactingDelegate;
 use crate::gateway::{Gateway, GatewayState};
 use crate::guidance::{PAGE_TEXT, PAGE_URI};
@@ -58,7 +58,7 @@ pub struct DownstreamResources {
 
 /// Returns a text member of a listed item.
 pub(crate) fn text_member<'a>(item: &'a RawValue, name: &str) -> Option<std::borrow::Cow<'a, str>> {
-    let value = rung_mcp::splice::member(item.get(), name)?;
+    let value = rung_tool::splice::member(item.get(), name)?;
     serde_json::from_str(value.get()).ok()
 }
 
@@ -222,12 +222,10 @@ impl ResourceSource for DownstreamResources {
                     with_requested_uri(read, &own, uri)
                 }
             };
-            let keep = self.gateway.0.result_sink.clone();
-            let limits = Limits::of(&self.gateway, call, None);
-            let relay = |read, call, keep| async move {
-                SourceResult::<Vec<ResourceContents>>::relay(read, uri, &call, keep).await
-            };
-            served(read, limits, call, keep, relay).await.map(Some)
+            let sink = self.gateway.0.result_sink.clone();
+            let call = self.gateway.within_policy(call);
+            let contents = SourceResult::<Vec<ResourceContents>>::relay(read, uri, &call, sink);
+            contents.await.map(Some)
         })
     }
 
@@ -342,8 +340,8 @@ impl Gateway {
             answer.map_err(|error| server.fault(error))
         };
         match asked.await {
-            Ok(answer) => given(answer, self.state().access.caller_redactor()).await,
-            Err(fault) => Err(self.told(fault, call).await),
+            Ok(answer) => redacted(answer, self.state().access.caller_redactor()).await,
+            Err(fault) => Err(self.prepare_fault(fault, call).await),
         }
     }
 

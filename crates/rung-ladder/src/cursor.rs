@@ -46,6 +46,18 @@ pub enum CursorTarget {
     Hits(Path, String),
 }
 
+impl CursorTarget {
+    pub(crate) fn path_mut(&mut self) -> &mut Path {
+        match self {
+            Self::Text(path)
+            | Self::Before(path)
+            | Self::Items(path)
+            | Self::Item(path, _)
+            | Self::Hits(path, _) => path,
+        }
+    }
+}
+
 /// The position where reading continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {

@@ -41,7 +41,9 @@ pub use error::{Error, Result};
 pub use fit::{Fitted, fit, json_bytes};
 pub use handle::{Handle, HandleProblem};
 pub use path::{Path, Segment};
-pub use read::{ItemPosition, PatternMatch, Range, Reading, Selector, continue_reading, read};
+pub use read::{
+    ItemPosition, PatternMatch, Range, Reading, Selector, continue_reading, read, value_kind,
+};
 pub use results::{ResultChunker, ResultEntry, ResultSummary, RetentionLimits};
 pub use scan::JsonKind;
 pub use text::{

@@ -47,6 +47,17 @@ impl Path {
         Self(segments)
     }
 
+    /// Returns the first steps and the others.
+    pub(crate) fn split_at(&self, steps: usize) -> (Self, Self) {
+        let (first, rest) = self.0.split_at(steps);
+        (Self(first.to_vec()), Self(rest.to_vec()))
+    }
+
+    /// Returns the path that continues with the steps of another one.
+    pub(crate) fn join(&self, after: &Self) -> Self {
+        Self(self.0.iter().chain(&after.0).cloned().collect())
+    }
+
     pub(crate) fn push(&mut self, segment: Segment) {
         self.0.push(segment);
     }

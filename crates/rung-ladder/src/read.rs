@@ -7,13 +7,16 @@ use crate::cursor::{CursorTarget, Position, Shortcut};
 use crate::document::{Document, DocumentPart, Mark, Unescaped, find_char, take_chars};
 use crate::items::read_items;
 use crate::path::Segment;
-use crate::scan::{JsonKind, JsonNode, select};
+use crate::scan::{JsonKind, JsonNode, StringOnPath, select};
 use crate::search::{BufferMatch, DocumentSearch};
 use crate::text::json_string_bytes;
 use crate::window::{
     Extent, Window, window_around_match, window_at_offset, window_of_lines, window_up_to,
 };
 use crate::{Error, Path, Result};
+
+/// Code points of white space before embedded JSON at most.
+const EMBEDDED_SPACE_CHARS: u64 = 64;
 
 /// The part of a document to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,6 +160,8 @@ pub enum Reading {
     Hits {
         /// The path of the searched text.
         path: Path,
+        /// The regular expression.
+        pattern: String,
         /// The matches.
         hits: Vec<PatternMatch>,
         /// The position where reading continues.
@@ -173,13 +178,20 @@ pub fn read<D: Document + ?Sized>(
     doc.len_chars().ok_or(Error::NotText)?;
     let Selector { path, range } = selector;
     if path.is_plural() {
-        return read_items(doc, path, range, None, max_bytes);
+        return match find_parent(doc, path)? {
+            Some(string) => read_embedded(doc, &string, selector, max_bytes),
+            None => read_items(doc, path, range, None, max_bytes),
+        };
     }
     let at_root = path.segments().is_empty();
     if at_root && !matches!(range, Range::Items { .. }) {
         return read_text(doc, path, range, max_bytes);
     }
-    let node = locate(doc, path)?;
+    let node = match find_node(doc, path)? {
+        (Some(node), _) => node,
+        (None, Some(string)) => return read_embedded(doc, &string, selector, max_bytes),
+        (None, None) => return Err(Error::PathAbsent(path.to_string()).into()),
+    };
     match (node.kind, range) {
         (JsonKind::Array | JsonKind::Object, Range::Items { .. }) => {
             let inside = path.then(Segment::Slice(0, None));
@@ -189,6 +201,14 @@ pub fn read<D: Document + ?Sized>(
         _ if at_root => read_text(doc, path, range, max_bytes),
         _ => read_node(doc, &node, path, range, max_bytes),
     }
+}
+
+/// Returns the kind of the value at a path, without reading it. `None` if nothing is there.
+pub fn value_kind<D: Document + ?Sized>(
+    doc: &D,
+    path: &Path,
+) -> Result<Option<JsonKind>, D::Error> {
+    Ok(find_node(doc, path)?.0.map(|node| node.kind))
 }
 
 /// Continues where an earlier reading of the same document stopped. Returns the same as [`read()`] with the position's
@@ -334,6 +354,37 @@ impl Reading {
         }
     }
 
+    /// Returns the reading with paths that begin with `outer`. Shortcuts lead into another document, so they are dropped.
+    fn within(mut self, outer: &Path) -> Self {
+        let whole = |path: &mut Path| *path = outer.join(path);
+        let moved = |next: &mut Option<Position>| {
+            if let Some(next) = next {
+                whole(next.target.path_mut());
+                next.shortcut = None;
+            }
+        };
+        match &mut self {
+            Self::Text {
+                path,
+                item,
+                shortcut,
+                ..
+            } => {
+                whole(path);
+                *shortcut = None;
+                if let Some(item) = item {
+                    whole(&mut item.path);
+                    item.next_shortcut = None;
+                }
+            }
+            Self::Items { path, next, .. } | Self::Hits { path, next, .. } => {
+                whole(path);
+                moved(next);
+            }
+        }
+        self
+    }
+
     /// Returns the bytes of its text inside a JSON string: how much of `max_bytes` it used.
     pub fn text_bytes(&self) -> usize {
         match self {
@@ -369,12 +420,71 @@ impl Window {
 
 /// Returns the one value at a path.
 pub(crate) fn locate<D: Document + ?Sized>(doc: &D, path: &Path) -> Result<JsonNode, D::Error> {
+    let (found, _) = find_node(doc, path)?;
+    found.ok_or_else(|| Error::PathAbsent(path.to_string()).into())
+}
+
+/// Returns the first value at a path, or the string in which the path goes on.
+fn find_node<D: Document + ?Sized>(
+    doc: &D,
+    path: &Path,
+) -> Result<(Option<JsonNode>, Option<StringOnPath>), D::Error> {
     let mut found = None;
-    select(doc, path, |node| {
+    let string = select(doc, path, |node| {
         found = Some(node);
         ControlFlow::Break(())
     })?;
-    found.ok_or_else(|| Error::PathAbsent(path.to_string()).into())
+    Ok((found, string))
+}
+
+/// Returns the string in which a path with a slice goes on before the slice, or at it.
+fn find_parent<D: Document + ?Sized>(
+    doc: &D,
+    path: &Path,
+) -> Result<Option<StringOnPath>, D::Error> {
+    let steps = path.segments();
+    let single = steps
+        .iter()
+        .take_while(|step| !matches!(step, Segment::Slice(..)));
+    let parent: Path = single.cloned().collect();
+    if parent.segments().is_empty() {
+        return Ok(None);
+    }
+    let after = steps.len() - parent.segments().len();
+    Ok(match find_node(doc, &parent)? {
+        (Some(node), _) if node.kind == JsonKind::String => Some(StringOnPath {
+            span: node.span,
+            steps_left: after,
+        }),
+        (None, Some(string)) => Some(StringOnPath {
+            steps_left: string.steps_left + after,
+            ..string
+        }),
+        _ => None,
+    })
+}
+
+/// Reads on in a string that holds JSON, such as a text of a tool's result. If it holds none, nothing is at the path.
+fn read_embedded<D: Document + ?Sized>(
+    doc: &D,
+    string: &StringOnPath,
+    selector: &Selector,
+    max_bytes: usize,
+) -> Result<Reading, D::Error> {
+    let Selector { path, range } = selector;
+    let (outer, inner) = path.split_at(path.segments().len() - string.steps_left);
+    let inside = Unescaped::new(doc, string.span.start + 1..string.span.end - 1)?;
+    let first = take_chars(&inside, Mark::default(), EMBEDDED_SPACE_CHARS)?;
+    if !first.trim_start().starts_with(['{', '[']) {
+        return Err(Error::PathAbsent(path.to_string()).into());
+    }
+    let inner = Selector {
+        path: inner,
+        range: range.clone(),
+    };
+    // The type of the document is erased, because a string may hold JSON that has such a string again.
+    let inside: &dyn Document<Error = D::Error> = &inside;
+    Ok(read(inside, &inner, max_bytes)?.within(&outer))
 }
 
 /// Reads a value: a string as its unescaped text, any other value as JSON.
@@ -564,6 +674,7 @@ fn read_hits<D: Document + ?Sized>(
     }
     Ok(Reading::Hits {
         path: path.clone(),
+        pattern: pattern.to_owned(),
         hits,
         next,
     })
@@ -636,6 +747,63 @@ mod tests {
         );
         assert_eq!(text(select(doc, "n", chars(0, 99)).unwrap()), "[1, 2]");
         assert_eq!(text(select(doc, "n[*]", chars(0, 99)).unwrap()), "[1,2]");
+    }
+
+    #[test]
+    fn a_path_goes_on_into_json_inside_a_string() {
+        let inner =
+            r#"{"rows": [{"id": 1, "note": "{\"deep\": [7, 8]}"}, {"id": 2}], "t": "a\nb"}"#;
+        let doc = serde_json::json!({"content": [{"text": inner}, {"text": "plain"}]}).to_string();
+        let read = |path: &str| select(&doc, path, chars(0, 99)).map(text);
+        assert_eq!(read("content[0].text").unwrap(), inner);
+        assert_eq!(read("content[0].text.rows[1]").unwrap(), r#"{"id": 2}"#);
+        assert_eq!(read("content[0].text.rows[*].id").unwrap(), "[1,2]");
+        assert_eq!(read("content[0].text.t").unwrap(), "a\nb");
+        assert_eq!(read("content[0].text.rows[0].note.deep[1]").unwrap(), "8");
+        for absent in [
+            "content[0].text.nope",
+            "content[1].text.rows",
+            "content[1].text[*]",
+        ] {
+            let error = read(absent).unwrap_err();
+            assert!(matches!(error, Error::PathAbsent(_)), "{absent}: {error}");
+        }
+    }
+
+    #[test]
+    fn reading_on_in_json_inside_a_string_loses_nothing() {
+        let rows: Vec<_> = (0..40)
+            .map(|n| serde_json::json!({"n": n, "t": "é\n".repeat(n)}))
+            .collect();
+        let inner = serde_json::json!({"rows": rows, "long": "xyz".repeat(50)});
+        let doc = serde_json::json!({"text": inner.to_string()}).to_string();
+        let read_all = |path: &str, range: Range| {
+            let path = path.parse().unwrap();
+            let mut selector = Selector { path, range };
+            let mut parts = Vec::new();
+            loop {
+                let reading = read(doc.as_str(), &selector, 50_000).unwrap();
+                let next = reading.next();
+                parts.push(text(reading));
+                let Some(next) = next else { return parts };
+                selector = next.selector();
+            }
+        };
+        assert_eq!(
+            read_all("text.long", chars(0, 16)).concat(),
+            "xyz".repeat(50)
+        );
+        let items = Range::Items {
+            first: 0,
+            limit_chars: 200,
+        };
+        let parts = read_all("text.rows", items);
+        let read: Vec<serde_json::Value> = parts
+            .iter()
+            .flat_map(|part| serde_json::from_str::<Vec<_>>(part).unwrap())
+            .collect();
+        assert!(parts.len() > 3);
+        assert_eq!(read, rows);
     }
 
     #[test]

@@ -35,17 +35,28 @@ pub(crate) struct JsonNode {
     pub(crate) kind: JsonKind,
 }
 
-/// Calls `visit` with every value that `path` leads to, in document order, until it breaks.
+/// A string that a path leads into.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct StringOnPath {
+    /// The range of its bytes, with the quotes.
+    pub(crate) span: Range<u64>,
+    /// The steps of the path that are left.
+    pub(crate) steps_left: usize,
+}
+
+/// Calls `visit` with every value that `path` leads to, in document order, until it breaks. Returns the first string that has
+/// steps of the path left.
 pub(crate) fn select<D: Document + ?Sized>(
     doc: &D,
     path: &Path,
     mut visit: impl FnMut(JsonNode) -> ControlFlow<()>,
-) -> Result<(), D::Error> {
+) -> Result<Option<StringOnPath>, D::Error> {
     let mut scan = PathScanner {
         doc,
         piece: Piece::Borrowed(&[]),
         base: 0,
         at: 0,
+        string: None,
     };
     scan.skip_space()?;
     let mut here = Path::root();
@@ -57,7 +68,7 @@ pub(crate) fn select<D: Document + ?Sized>(
             return Err(scan.fail());
         }
     }
-    Ok(())
+    Ok(scan.string)
 }
 
 /// Calls `visit` with the items of a list from the one that begins at `at`, until it breaks.
@@ -71,6 +82,7 @@ pub(crate) fn items_from<D: Document + ?Sized>(
         piece: Piece::Borrowed(&[]),
         base: at,
         at: 0,
+        string: None,
     };
     loop {
         let kind = scan.kind()?;
@@ -88,6 +100,8 @@ struct PathScanner<'d, D: ?Sized> {
     /// Document offset of the piece.
     base: u64,
     at: usize,
+    /// The first string that had steps left.
+    string: Option<StringOnPath>,
 }
 
 type NodeVisitor<'v> = dyn FnMut(JsonNode) -> ControlFlow<()> + 'v;
@@ -116,8 +130,15 @@ impl<'d, D: Document + ?Sized> PathScanner<'d, D> {
         match self.kind()? {
             JsonKind::Object => self.object(step, rest, here, visit),
             JsonKind::Array => self.array(step, rest, here, visit),
-            JsonKind::String | JsonKind::Scalar => {
+            kind @ (JsonKind::String | JsonKind::Scalar) => {
+                let start = self.offset();
                 self.skip_value()?;
+                if kind == JsonKind::String && self.string.is_none() {
+                    self.string = Some(StringOnPath {
+                        span: start..self.offset(),
+                        steps_left: steps.len(),
+                    });
+                }
                 Ok(ControlFlow::Continue(()))
             }
         }

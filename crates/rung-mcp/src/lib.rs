@@ -21,7 +21,6 @@ mod request_context;
 mod seal;
 mod server;
 mod session;
-pub mod splice;
 pub mod stdio;
 mod suspended;
 mod tasks;

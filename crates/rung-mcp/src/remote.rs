@@ -206,7 +206,7 @@ impl DownstreamToolSource {
             .call(&entry.tool, arguments, how)
             .await
             .map_err(Error::into_fault)?;
-        Reply::relay(answer.into_relayed()?, call, self.keep.clone()).await
+        Reply::relay(answer.into_relayed()?.into(), call, self.keep.clone()).await
     }
 }
 

@@ -18,10 +18,10 @@ use crate::protocol_error::{ProtocolError, Result};
 use crate::request_context::{ResponseSink, catch_panic};
 use crate::seal::SealKey;
 use crate::session::LegacySession;
-use crate::splice;
 use crate::suspended::SuspendedCalls;
 use crate::tasks::{NullTaskStore, TaskStore, TaskTable};
 use crate::version::ProtocolVersion;
+use rung_tool::splice;
 
 /// Returns the current `instructions` for a caller's model.
 pub type Instructions = Box<dyn Fn(&Permit) -> String + Send + Sync>;

@@ -15,14 +15,18 @@ mod card;
 mod change;
 mod conversation;
 mod error;
+mod excerpt;
+mod form;
 mod names;
 mod peer;
 mod prompt;
 mod relay;
+mod render;
 mod reply;
 mod resource;
 mod schema;
 mod source;
+pub mod splice;
 mod tool;
 mod toolbox;
 
@@ -31,10 +35,12 @@ pub use card::{Card, Hints, TaskUse};
 pub use change::{Change, ChangeReceiver, ChangeSender};
 pub use conversation::{Conversation, WeakConversation};
 pub use error::{Error, Result};
+pub use excerpt::ResultTexts;
 pub use names::{NameStyle, PlainNames};
 pub use peer::{Answers, LogLevel, NullPeer, Peer, Progress, Question, QuestionKind, unanswerable};
 pub use prompt::{Message, Prompt, PromptArgument, PromptCard, PromptSource, PromptSources, Role};
-pub use relay::{LongResult, RelayedResult, SourceResult, content_preview, structured_preview};
+pub use relay::{Envelope, LongResult, Relayed, RelayedResult, SourceResult};
+pub use render::store_result;
 pub use reply::{
     ContentBlock, Rendering, Reply, ResourceLink, ResultSink, ToolOutput, to_raw_json,
 };

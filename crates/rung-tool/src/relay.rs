@@ -1,27 +1,31 @@
 //! Relaying of results of other servers.
 //!
-//! A result that fits the budget is passed on byte for byte. A result that does not is stored whole; the caller gets as much
-//! as fits, in the forms that its client reads, with the call that reads the rest.
+//! Content is passed on as it came, so an image stays an image. A result without structured content gets none, because clients
+//! that receive structured content show their model nothing else. Each form is limited by itself: one that fits is sent
+//! unchanged; one that does not is cut, and names the call that reads the rest of the result, which is stored whole.
 
+use std::borrow::Cow;
 use std::io::{self, Cursor, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rung_fault::Fault;
-use rung_ladder::{Budget, Handle, Measure, Path, head, json_bytes, json_string_bytes};
-use serde::Deserialize;
+use rung_ladder::{Budget, Handle, Measure, Path, json_bytes};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::excerpt::{Excerpt, ResultTexts};
+use crate::form::FormLimit;
 use crate::prompt::{Message, Prompt, Role};
-use crate::reply::{
-    ContentBlock, READ_TOOL, Reply, ResourceLink, ResultSink, TEXT_BYTES, budget_too_small,
-    content_blocks, cut_to_budget, store_result, to_raw_json,
-};
+use crate::render::{cut_to_budget, handle_block, handle_meta, store_result, whole_result_link};
+use crate::reply::{ContentBlock, Reply, ResultSink, content_blocks, to_raw_json};
 use crate::resource::ResourceContents;
 use crate::source::Call;
+use crate::splice;
 
 /// A result as another server sent it.
+#[derive(Debug)]
 pub enum RelayedResult {
     /// The result is in memory.
     InMemory(Box<RawValue>),
@@ -37,6 +41,12 @@ pub struct LongResult {
     pub head: String,
     /// The whole JSON.
     pub body: Box<dyn Read + Send>,
+}
+
+impl std::fmt::Debug for LongResult {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LongResult").finish_non_exhaustive()
+    }
 }
 
 /// Bytes at the beginning of a long result that are read at once, for the preview.
@@ -58,6 +68,23 @@ impl LongResult {
             head,
             body: Box::new(Cursor::new(begun).chain(body)),
         })
+    }
+
+    /// Stores the result. Returns its handle, and the text that stands for it.
+    async fn store(
+        self,
+        call: &Call,
+        sink: Arc<dyn ResultSink>,
+    ) -> Result<(Handle, String), Fault> {
+        let bytes = Arc::new(AtomicU64::new(0));
+        let body = Counting {
+            body: self.body,
+            bytes: bytes.clone(),
+        };
+        let handle = store_result(call, sink, body).await?;
+        let bytes = bytes.load(Ordering::Relaxed);
+        let text = format!("{bytes} bytes of JSON, which begin with\n{}", self.head);
+        Ok((handle, text))
     }
 }
 
@@ -90,418 +117,549 @@ impl<T> From<T> for SourceResult<T> {
     }
 }
 
-/// A relayed result, after it was compared with the budget.
-enum FittedResult {
-    /// The result fits.
-    Whole(Box<RawValue>),
-    /// The result does not fit, and is stored.
-    Stored { result: StoredPart, handle: Handle },
+/// A result of another server, as the answer of a tool.
+#[derive(Debug)]
+pub struct Relayed {
+    /// The result.
+    pub result: RelayedResult,
+    /// What goes around the result. Without it, a result that fits is passed on byte for byte.
+    pub envelope: Option<Envelope>,
+    /// Bytes of each form at most, if the caller asked for less than its limit.
+    pub max_bytes: Option<usize>,
 }
 
-/// The part of a stored result that is still in memory.
-enum StoredPart {
-    /// The whole result.
-    Whole(Value),
-    /// A text with its beginning, and whether it says that the call failed.
-    Head(String, bool),
+impl From<RelayedResult> for Relayed {
+    fn from(result: RelayedResult) -> Self {
+        Self {
+            result,
+            envelope: None,
+            max_bytes: None,
+        }
+    }
 }
 
-/// Stores the result if it does not fit.
-async fn fit_or_store(
-    given: RelayedResult,
-    call: &Call,
-    keep: Arc<dyn ResultSink>,
-) -> Result<FittedResult, Fault> {
-    let (result, handle) = match given {
-        RelayedResult::InMemory(raw) if raw.get().len() <= call.budget.max_bytes => {
-            return Ok(FittedResult::Whole(raw));
+/// Which call a result belongs to. It is in structured content if there is any, else in `_meta`.
+#[derive(Debug)]
+pub struct Envelope {
+    /// The tool that returned the result.
+    pub tool_id: String,
+    /// The task that returned the result.
+    pub task: Option<Value>,
+}
+
+/// The member of `_meta` that names the call of a reply without structured content.
+const CALL_META: &str = "rung/call";
+
+impl Envelope {
+    /// Returns whole structured content as JSON.
+    fn around(&self, is_error: bool, result: &str) -> String {
+        let task = self.task.as_ref();
+        let task = task.map_or_else(String::new, |task| format!(",\"task\":{task}"));
+        let tool_id = Value::from(self.tool_id.as_str());
+        let ok = !is_error;
+        format!("{{\"tool_id\":{tool_id},\"ok\":{ok}{task},\"result\":{result}}}")
+    }
+
+    /// Returns cut structured content: `shown` is what `cut_to_budget` left of the result.
+    fn around_cut(&self, is_error: bool, bytes: usize, mut shown: Value) -> Value {
+        let members = shown.as_object_mut();
+        let meta = members.and_then(|members| members.shift_remove("meta"));
+        let mut around = self.to_json();
+        around["ok"] = (!is_error).into();
+        around["truncated"] = true.into();
+        around["summary"] = format!("{bytes} bytes, shown in part and stored whole").into();
+        around["raw_size_estimate"] = bytes.into();
+        if shown.as_object().is_some_and(|shown| !shown.is_empty()) {
+            around["result"] = shown;
         }
-        RelayedResult::InMemory(raw) => {
-            let result = serde_json::from_str(raw.get()).unwrap_or_default();
-            let body = Cursor::new(Box::<str>::from(raw).into_boxed_bytes());
-            (
-                StoredPart::Whole(result),
-                store_result(call, keep, body).await?,
-            )
+        if let Some(meta) = meta {
+            around["meta"] = meta;
         }
-        RelayedResult::Long(long) => {
-            let bytes = Arc::new(AtomicU64::new(0));
-            let body = Counting {
-                body: long.body,
-                bytes: bytes.clone(),
-            };
-            let handle = store_result(call, keep, body).await?;
-            let text = format!(
-                "{} bytes of JSON, which begin with\n{}",
-                bytes.load(Ordering::Relaxed),
-                long.head
-            );
-            (StoredPart::Head(text, long.is_error), handle)
+        around
+    }
+
+    fn to_json(&self) -> Value {
+        match &self.task {
+            Some(task) => json!({"tool_id": self.tool_id, "task": task}),
+            None => json!({"tool_id": self.tool_id}),
         }
-    };
-    Ok(FittedResult::Stored { result, handle })
+    }
 }
 
 impl Reply {
     /// Creates the reply that relays a result.
     pub async fn relay(
-        given: RelayedResult,
+        relayed: Relayed,
         call: &Call,
-        keep: Arc<dyn ResultSink>,
+        sink: Arc<dyn ResultSink>,
     ) -> Result<Self, Fault> {
-        match fit_or_store(given, call, keep).await? {
-            FittedResult::Whole(raw) => Ok(Self {
-                is_error: is_error(&raw),
-                relayed: Some(raw),
-                ..Self::from_blocks(Vec::new())
-            }),
-            FittedResult::Stored { result, handle } => {
-                let preview = match &result {
-                    StoredPart::Whole(result) => Preview::new(result),
-                    StoredPart::Head(text, is_error) => Preview {
-                        excerpt: Excerpt::from_head(text),
-                        content: None,
-                        structured: None,
-                        is_error: *is_error,
-                    },
+        let mut limit = call.form_limit();
+        limit.max_bytes = limit.max_bytes.min(relayed.max_bytes.unwrap_or(usize::MAX));
+        let envelope = relayed.envelope.as_ref();
+        match relayed.result {
+            RelayedResult::InMemory(raw) => {
+                let (joined, is_error) = {
+                    let members = ResultMembers::new(&raw);
+                    let forms = Forms::new(&members, envelope, call);
+                    let joined = if !forms.content_fits(limit) || !forms.structured_fits(limit) {
+                        let body = Cursor::new(raw.get().to_owned());
+                        let handle = store_result(call, sink, body).await?;
+                        Some(forms.cut(&raw, envelope, call, &handle, limit))
+                    } else if envelope.is_some() || forms.drops_structured() {
+                        let structured = forms.structured.as_deref();
+                        Some(join(&forms.content, structured, &forms.rest))
+                    } else {
+                        None
+                    };
+                    (joined, members.is_error)
                 };
-                Ok(preview_reply(&preview, call, &handle))
+                Ok(Self::relayed(joined.unwrap_or(raw), is_error))
+            }
+            RelayedResult::Long(long) => {
+                let is_error = long.is_error;
+                let (handle, text) = long.store(call, sink).await?;
+                let mut rest = String::new();
+                if is_error {
+                    rest.push_str(",\"isError\":true");
+                }
+                if let Some(envelope) = envelope {
+                    let meta = json!({CALL_META: envelope.to_json()});
+                    push_member(&mut rest, "_meta", &meta.to_string());
+                }
+                let rest = rest_within(&rest, is_error, limit);
+                let limit = limit.less(FRAME_BYTES + rest.len());
+                let excerpt = Excerpt::from_head(&text);
+                let content = cut_content(&excerpt, &[], &handle, limit, call);
+                Ok(Self::relayed(join(&content, None, rest), is_error))
             }
         }
     }
 
-    /// Creates a reply with nothing but the call that reads the result stored under `handle`, for the smallest budgets.
-    pub fn handle_only(handle: &Handle, is_error: bool, call: &Call) -> Self {
-        let structured = json!({"meta": {"truncated": true, "handle": handle.to_string()}});
+    fn relayed(raw: Box<RawValue>, is_error: bool) -> Self {
         Self {
             is_error,
-            structured_content: call.rendering.structured.then(|| to_raw_json(&structured)),
-            ..Self::from_blocks(vec![handle_block(handle, call)])
+            relayed: Some(raw),
+            ..Self::from_blocks(Vec::new())
+        }
+    }
+}
+
+/// Bytes of the names and brackets around the forms of a reply.
+const FRAME_BYTES: usize = 64;
+
+/// The members of a tool's result.
+struct ResultMembers<'r> {
+    all: Vec<(Cow<'r, str>, &'r RawValue)>,
+    structured: Option<&'r RawValue>,
+    content: &'r str,
+    is_error: bool,
+    /// Bytes of the pictures and sounds, which are no text.
+    media_bytes: usize,
+}
+
+impl<'r> ResultMembers<'r> {
+    fn new(raw: &'r RawValue) -> Self {
+        let all = splice::members(raw.get()).unwrap_or_default();
+        let member = |name: &str| {
+            let found = all.iter().rev().find(|(own, _)| own == name);
+            found.map(|(_, value)| *value)
+        };
+        let content = member("content").map_or("[]", RawValue::get);
+        // Few results have media, which this quick check finds.
+        let media_bytes = if content.contains("\"data\"") {
+            let blocks: Vec<Value> = serde_json::from_str(content).unwrap_or_default();
+            let data = |block: &Value| block["data"].as_str().map_or(0, str::len);
+            blocks.iter().filter(|it| is_media(it)).map(data).sum()
+        } else {
+            0
+        };
+        Self {
+            structured: member("structuredContent").filter(|value| value.get() != "null"),
+            is_error: member("isError").is_some_and(|value| value.get() == "true"),
+            content,
+            media_bytes,
+            all,
         }
     }
 
-    /// The largest size of [`Self::handle_only`]: no smaller budget can be met.
-    pub const MIN_BYTES: usize = 256;
+    fn has_content(&self) -> bool {
+        !serde_json::from_str::<Vec<&RawValue>>(self.content).is_ok_and(|blocks| blocks.is_empty())
+    }
+
+    /// Returns the members that belong to neither form, as JSON that follows another member. `call` is added to `_meta`.
+    fn rest(&self, call: Option<Value>) -> String {
+        let call = call.map(|call| call.to_string());
+        let with_call = |meta: &str| match &call {
+            Some(call) => splice::set_member(meta, CALL_META, call),
+            None => meta.to_owned(),
+        };
+        let mut rest = String::new();
+        let mut has_meta = false;
+        for (name, value) in &self.all {
+            match &**name {
+                "content" | "structuredContent" => {}
+                "_meta" => {
+                    has_meta = true;
+                    push_member(&mut rest, "_meta", &with_call(value.get()));
+                }
+                name => push_member(&mut rest, name, value.get()),
+            }
+        }
+        if call.is_some() && !has_meta {
+            push_member(&mut rest, "_meta", &with_call("{}"));
+        }
+        rest
+    }
 }
 
-fn handle_block(handle: &Handle, call: &Call) -> ContentBlock {
-    let read = call.name_style.apply(READ_TOOL);
-    let text = format!("{read} {{\"handle\":\"{handle}\"}}");
+/// The forms in which a whole result is sent.
+struct Forms<'r> {
+    members: &'r ResultMembers<'r>,
+    content: Cow<'r, str>,
+    structured: Option<Cow<'r, str>>,
+    /// Everything else of the reply.
+    rest: String,
+}
+
+impl<'r> Forms<'r> {
+    fn new(members: &'r ResultMembers<'r>, envelope: Option<&Envelope>, call: &Call) -> Self {
+        let structured = members.structured.filter(|_| call.rendering.structured);
+        let of = envelope.filter(|_| structured.is_none());
+        let structured = structured.map(|result| match envelope {
+            Some(envelope) => Cow::Owned(envelope.around(members.is_error, result.get())),
+            None => Cow::Borrowed(result.get()),
+        });
+        let content = match (members.structured, &structured) {
+            // A client of text alone would see nothing.
+            (Some(result), None) if !members.has_content() => {
+                let text = text_block(result.get().to_owned());
+                Cow::Owned(to_raw_json(&[text]).get().to_owned())
+            }
+            _ => Cow::Borrowed(members.content),
+        };
+        Self {
+            members,
+            content,
+            structured,
+            rest: members.rest(of.map(Envelope::to_json)),
+        }
+    }
+
+    /// Returns true if the result has structured content that is not sent.
+    fn drops_structured(&self) -> bool {
+        self.structured.is_none() && self.members.structured.is_some()
+    }
+
+    /// Returns true if the content is within the limit. Media count only in bytes, not in tokens.
+    fn content_fits(&self, limit: FormLimit) -> bool {
+        let content = &*self.content;
+        let limit = limit.less(FRAME_BYTES + self.rest.len());
+        if content.len() > limit.max_bytes {
+            return false;
+        }
+        content.len() - self.members.media_bytes.min(content.len()) <= limit.max_tokens
+            || limit.allows(content.len(), &without_media(content))
+    }
+
+    fn structured_fits(&self, limit: FormLimit) -> bool {
+        let limit = limit.less(FRAME_BYTES + self.rest.len());
+        let structured = self.structured.as_deref();
+        structured.is_none_or(|it| limit.allows(it.len(), it))
+    }
+
+    /// Returns the reply with the forms that fit, and as much of the others as fits. `raw` is stored under `handle`.
+    fn cut(
+        &self,
+        raw: &RawValue,
+        envelope: Option<&Envelope>,
+        call: &Call,
+        handle: &Handle,
+        limit: FormLimit,
+    ) -> Box<RawValue> {
+        let rest = rest_within(&self.rest, self.members.is_error, limit);
+        let room = limit.less(FRAME_BYTES + rest.len());
+        // If only the structured content has anything to show, the content names the next call.
+        let content = if self.content_fits(limit) && &*self.content != "[]" {
+            Cow::Borrowed(&*self.content)
+        } else {
+            let content = serde_json::from_str(self.members.content).unwrap_or_default();
+            let excerpt = match self.members.structured {
+                Some(result) if matches!(self.content, Cow::Owned(_)) => {
+                    Excerpt::from_text(result.get(), "structuredContent")
+                }
+                _ => Excerpt::from_items(&content, &ResultTexts::TOOL),
+            };
+            let blocks = content.as_array().map_or(&[][..], Vec::as_slice);
+            Cow::Owned(cut_content(&excerpt, blocks, handle, room, call))
+        };
+        let structured = match (&self.structured, self.members.structured) {
+            (Some(_), Some(result)) if !self.structured_fits(limit) => {
+                let result = serde_json::from_str(result.get()).unwrap_or_default();
+                let around = envelope.map(|envelope| {
+                    move |shown| envelope.around_cut(self.members.is_error, raw.get().len(), shown)
+                });
+                Some(Cow::Owned(cut_structured(
+                    &result, around, handle, room, call,
+                )))
+            }
+            (whole, _) => whole.as_deref().map(Cow::Borrowed),
+        };
+        join(&content, structured.as_deref(), rest)
+    }
+}
+
+/// Returns `rest`, or what is necessary of it if it would take too much of the limit.
+fn rest_within(rest: &str, is_error: bool, limit: FormLimit) -> &str {
+    match is_error {
+        _ if rest.len() <= limit.max_bytes / 4 => rest,
+        true => ",\"isError\":true",
+        false => "",
+    }
+}
+
+/// Returns the JSON of a reply.
+fn join(content: &str, structured: Option<&str>, rest: &str) -> Box<RawValue> {
+    let structured = structured.map_or_else(String::new, |structured| {
+        format!(",\"structuredContent\":{structured}")
+    });
+    let reply = format!("{{\"content\":{content}{structured}{rest}}}");
+    RawValue::from_string(reply).expect("its parts are JSON")
+}
+
+fn push_member(members: &mut String, name: &str, value: &str) {
+    members.push(',');
+    members.push_str(&Value::from(name).to_string());
+    members.push(':');
+    members.push_str(value);
+}
+
+/// Returns cut content as JSON: the note with as much text as fits, and the other blocks where they leave the text half of
+/// the bytes.
+fn cut_content(
+    excerpt: &Excerpt,
+    blocks: &[Value],
+    handle: &Handle,
+    limit: FormLimit,
+    call: &Call,
+) -> String {
+    let link = content_blocks(String::new(), &[whole_result_link(handle)], call.rendering);
+    let link = link.into_iter().skip(1).map(|link| to_raw_json(&link));
+    let mut others: Vec<Box<RawValue>> = Vec::new();
+    let mut bytes = 0;
+    for block in blocks {
+        let is_link = block["type"] == "resource_link" && call.rendering.links;
+        if is_media(block) || is_link {
+            let block = to_raw_json(block);
+            bytes += block.get().len() + 1;
+            if bytes <= limit.max_bytes / 2 {
+                others.push(block);
+            }
+        }
+    }
+    others.extend(link);
+    let other_bytes: usize = others.iter().map(|block| block.get().len() + 1).sum();
+    let render = |max_bytes: usize| {
+        let frame = json_bytes(&[text_block(String::new())], Measure::Bare) + other_bytes;
+        let text = excerpt.text_within(max_bytes.checked_sub(frame)?, call, handle)?;
+        let others = others.iter().map(|block| (**block).to_owned());
+        let text = to_raw_json(&text_block(text));
+        let blocks: Vec<Box<RawValue>> = std::iter::once(text).chain(others).collect();
+        Some(to_raw_json(&blocks).get().to_owned())
+    };
+    let fitting = limit.fit(render, |content| without_media(content).into_owned());
+    fitting.unwrap_or_else(|| to_raw_json(&[handle_block(handle, call)]).get().to_owned())
+}
+
+/// Returns cut structured content as JSON. `around` puts the envelope around what is shown.
+fn cut_structured(
+    result: &Value,
+    around: Option<impl Fn(Value) -> Value>,
+    handle: &Handle,
+    limit: FormLimit,
+    call: &Call,
+) -> String {
+    let at: Path = "structuredContent".parse().unwrap_or_else(|_| Path::root());
+    let around_bytes = around
+        .as_ref()
+        .map_or(0, |around| json_bytes(&around(json!({})), Measure::Bare));
+    // The name of the member that holds the result.
+    let around_bytes = around_bytes + r#","result":"#.len();
+    let render = |max_bytes: usize| {
+        let budget = Budget {
+            max_bytes: max_bytes.checked_sub(around_bytes)?,
+            ..call.budget
+        };
+        let shown = cut_to_budget(result, &at, handle, &budget, call.name_style)?;
+        Some(match &around {
+            Some(around) => around(shown).to_string(),
+            None => shown.to_string(),
+        })
+    };
+    let fitting = limit.fit(render, String::clone);
+    fitting.unwrap_or_else(|| handle_meta(handle).to_string())
+}
+
+fn text_block(text: String) -> ContentBlock {
     ContentBlock::Text { text }
 }
 
-/// Returns the content of a result stored under `handle`, in at most `max_bytes` of JSON: the next call, as much text as
-/// fits, and a link. If not even the next call with its path fits, the content is the handle alone.
-pub fn content_preview(
-    result: &Value,
-    handle: &Handle,
-    call: &Call,
-    max_bytes: usize,
-) -> Vec<ContentBlock> {
-    let mut shown = content_blocks(String::new(), &[result_link(handle)], call.rendering);
-    let room = max_bytes.checked_sub(json_bytes(&shown, Measure::Bare));
-    let excerpt = Preview::new(result).excerpt;
-    match room.and_then(|room| excerpt.text_within(room, call, handle)) {
-        Some(text) => shown[0] = ContentBlock::Text { text },
-        None => shown = vec![handle_block(handle, call)],
+/// Returns JSON without media data, as a model reads it.
+fn without_media(json: &str) -> Cow<'_, str> {
+    fn clear(value: &mut Value) {
+        if is_media(value) {
+            value["data"] = "".into();
+        }
+        match value {
+            Value::Object(members) => {
+                if members.get("uri").is_some_and(Value::is_string)
+                    && let Some(blob) = members.get_mut("blob")
+                {
+                    *blob = "".into();
+                }
+                members.values_mut().for_each(clear);
+            }
+            Value::Array(items) => items.iter_mut().for_each(clear),
+            _ => {}
+        }
     }
-    shown
+    if !json.contains("\"data\"") && !json.contains("\"blob\"") {
+        return Cow::Borrowed(json);
+    }
+    let mut value: Value = serde_json::from_str(json).unwrap_or_default();
+    clear(&mut value);
+    Cow::Owned(value.to_string())
 }
 
-/// Returns the structured content of a result stored under `handle`, in at most `max_bytes` of JSON. If it is cut, its
-/// `meta` lists the cuts. `None` if not even that fits.
-pub fn structured_preview(
-    structured: &Value,
+fn is_media(block: &Value) -> bool {
+    matches!(block["type"].as_str(), Some("image" | "audio")) && block["data"].is_string()
+}
+
+/// A relayed resource or prompt, after it was compared with the limits.
+enum FittedResult {
+    /// The result fits.
+    Whole(Box<RawValue>),
+    /// The result does not fit and is stored. Of a long result only the beginning is in memory.
+    Stored(Handle, Result<Value, String>),
+}
+
+/// Stores the result of a resource or a prompt if it does not fit.
+async fn fit_or_store(
+    result: RelayedResult,
+    call: &Call,
+    sink: Arc<dyn ResultSink>,
+) -> Result<FittedResult, Fault> {
+    let limit = call.form_limit();
+    match result {
+        RelayedResult::InMemory(raw)
+            if raw.get().len() <= limit.max_bytes
+                && (raw.get().len() <= limit.max_tokens
+                    || limit.allows(raw.get().len(), &without_media(raw.get()))) =>
+        {
+            Ok(FittedResult::Whole(raw))
+        }
+        RelayedResult::InMemory(raw) => {
+            let value = serde_json::from_str(raw.get()).unwrap_or_default();
+            let body = Cursor::new(Box::<str>::from(raw).into_boxed_bytes());
+            let handle = store_result(call, sink, body).await?;
+            Ok(FittedResult::Stored(handle, Ok(value)))
+        }
+        RelayedResult::Long(long) => {
+            let (handle, text) = long.store(call, sink).await?;
+            Ok(FittedResult::Stored(handle, Err(text)))
+        }
+    }
+}
+
+/// Returns a cut resource or prompt. `build` makes it from its text.
+fn cut_source_result<T: Serialize>(
+    excerpt: &Excerpt,
     handle: &Handle,
     call: &Call,
-    max_bytes: usize,
-) -> Option<Value> {
-    let at: Path = "structuredContent".parse().ok()?;
-    let budget = Budget {
-        max_bytes,
-        ..call.budget
+    build: impl Fn(String) -> T,
+) -> T {
+    let around_bytes = json_bytes(&build(String::new()), Measure::Bare);
+    let render = |max_bytes: usize| {
+        let text = excerpt.text_within(max_bytes.checked_sub(around_bytes)?, call, handle)?;
+        Some(build(text))
     };
-    cut_to_budget(structured, &at, handle, &budget, call.name_style)
-}
-
-fn result_link(handle: &Handle) -> ResourceLink {
-    ResourceLink {
-        uri: handle.uri(),
-        name: "the whole result".to_owned(),
-        mime_type: "application/json".to_owned(),
-    }
+    let json = |built: &T| to_raw_json(built).get().to_owned();
+    let fitting = call.form_limit().fit(render, json);
+    fitting.unwrap_or_else(|| match handle_block(handle, call) {
+        ContentBlock::Text { text } => build(text),
+        _ => build(String::new()),
+    })
 }
 
 impl SourceResult<Vec<ResourceContents>> {
     /// Relays what was read at `uri`. A result that does not fit is stored, and shown in part as one content.
     pub async fn relay(
-        given: RelayedResult,
+        result: RelayedResult,
         uri: &str,
         call: &Call,
-        keep: Arc<dyn ResultSink>,
+        sink: Arc<dyn ResultSink>,
     ) -> Result<Self, Fault> {
-        let (result, handle) = match fit_or_store(given, call, keep).await? {
+        #[derive(Serialize)]
+        struct Contents {
+            contents: [ResourceContents; 1],
+        }
+        let (handle, result) = match fit_or_store(result, call, sink).await? {
             FittedResult::Whole(raw) => return Ok(Self::Relayed(raw)),
-            FittedResult::Stored { result, handle } => (result, handle),
+            FittedResult::Stored(handle, result) => (handle, result),
         };
         let (excerpt, mime_type) = match &result {
-            StoredPart::Whole(result) => {
-                let excerpt =
-                    Excerpt::from_items(
-                        &result["contents"],
-                        "contents",
-                        "text",
-                        |one| &one["text"],
-                    );
-                let first = excerpt.first.map(|at| &result["contents"][at]["mimeType"]);
+            Ok(result) => {
+                let contents = &result["contents"];
+                let excerpt = Excerpt::from_items(contents, &ResultTexts::RESOURCE);
+                let first = excerpt.first().map(|at| &contents[at]["mimeType"]);
                 let mime_type = first.and_then(Value::as_str).map(str::to_owned);
                 (excerpt, mime_type)
             }
             // A part of binary data is useless.
-            StoredPart::Head(text, _) if text.contains("\"blob\"") => {
-                (Excerpt::from_head(""), None)
-            }
-            StoredPart::Head(text, _) => (Excerpt::from_head(text), None),
+            Err(text) if text.contains("\"blob\"") => (Excerpt::from_head(""), None),
+            Err(text) => (Excerpt::from_head(text), None),
         };
-        let mut contents = vec![ResourceContents {
-            uri: uri.to_owned(),
-            mime_type,
-            text: Some(String::new()),
-            meta: Some(excerpt.meta(call, &handle)),
-            ..ResourceContents::default()
-        }];
-        let around_bytes = json_bytes(&json!({"contents": contents}), Measure::Bare);
-        contents[0].text = Some(excerpt.text_within_budget(around_bytes, call, &handle)?);
-        Ok(Self::Local(contents))
+        let meta = excerpt.meta(call, &handle);
+        let cut = cut_source_result(&excerpt, &handle, call, |text| Contents {
+            contents: [ResourceContents {
+                uri: uri.to_owned(),
+                mime_type: mime_type.clone(),
+                text: Some(text),
+                meta: Some(meta.clone()),
+                ..ResourceContents::default()
+            }],
+        });
+        Ok(Self::Local(cut.contents.into()))
     }
 }
 
 impl SourceResult<Prompt> {
     /// Relays a filled-in prompt. A result that does not fit is stored, and shown in part as one message.
     pub async fn relay(
-        given: RelayedResult,
+        result: RelayedResult,
         call: &Call,
-        keep: Arc<dyn ResultSink>,
+        sink: Arc<dyn ResultSink>,
     ) -> Result<Self, Fault> {
-        let (result, handle) = match fit_or_store(given, call, keep).await? {
+        let (handle, result) = match fit_or_store(result, call, sink).await? {
             FittedResult::Whole(raw) => return Ok(Self::Relayed(raw)),
-            FittedResult::Stored { result, handle } => (result, handle),
+            FittedResult::Stored(handle, result) => (handle, result),
         };
         let excerpt = match &result {
-            StoredPart::Whole(result) => {
-                Excerpt::from_items(&result["messages"], "messages", "content.text", |one| {
-                    &one["content"]["text"]
-                })
-            }
-            StoredPart::Head(text, _) => Excerpt::from_head(text),
+            Ok(result) => Excerpt::from_items(&result["messages"], &ResultTexts::PROMPT),
+            Err(text) => Excerpt::from_head(text),
         };
-        let message = |text| Message {
-            role: Role::User,
-            content: ContentBlock::Text { text },
-        };
-        let mut prompt = Prompt {
-            meta: Some(excerpt.meta(call, &handle)),
-            description: None,
-            messages: vec![message(String::new())],
-        };
-        let around_bytes = json_bytes(&prompt, Measure::Bare);
-        prompt.messages = vec![message(excerpt.text_within_budget(
-            around_bytes,
-            call,
+        let meta = excerpt.meta(call, &handle);
+        Ok(Self::Local(cut_source_result(
+            &excerpt,
             &handle,
-        )?)];
-        Ok(Self::Local(prompt))
+            call,
+            |text| Prompt {
+                meta: Some(meta.clone()),
+                description: None,
+                messages: vec![Message {
+                    role: Role::User,
+                    content: text_block(text),
+                }],
+            },
+        )))
     }
-}
-
-/// The texts of a result that does not fit, joined into one.
-struct Excerpt {
-    text: String,
-    /// The index of the item that holds the first text.
-    first: Option<usize>,
-    /// For each text, its offset in `text` and its path in the stored result.
-    locations: Vec<(usize, String)>,
-}
-
-impl Excerpt {
-    /// Joins the texts of a list's items. `list` is the path of the list in the stored result, `at` that of a text in its item.
-    fn from_items<'v>(
-        items: &'v Value,
-        list: &str,
-        at: &str,
-        text: fn(&'v Value) -> &'v Value,
-    ) -> Self {
-        let items = items.as_array().map_or(&[][..], Vec::as_slice);
-        let texts = items.iter().enumerate();
-        let texts = texts.filter_map(|(index, item)| Some((index, text(item).as_str()?)));
-        let mut excerpt = Self::from_head("");
-        for (index, text) in texts {
-            if excerpt.first.is_some() {
-                excerpt.text.push('\n');
-            }
-            excerpt.first.get_or_insert(index);
-            let place = format!("{list}[{index}].{at}");
-            excerpt.locations.push((excerpt.text.len(), place));
-            excerpt.text.push_str(text);
-        }
-        excerpt
-    }
-
-    fn from_head(text: &str) -> Self {
-        Self {
-            text: text.to_owned(),
-            first: None,
-            locations: Vec::new(),
-        }
-    }
-
-    /// Returns the metadata that reports the cut and names the next call.
-    fn meta(&self, call: &Call, handle: &Handle) -> Value {
-        let mut arguments = json!({"handle": handle.to_string()});
-        if let Some((_, path)) = self.locations.first() {
-            arguments["path"] = path.as_str().into();
-        }
-        let next = json!({"tool": call.name_style.apply(READ_TOOL), "arguments": arguments});
-        json!({"truncated": true, "handle": handle.to_string(), "next": next})
-    }
-
-    /// Returns the sentence that names the call for the whole result, and the one that continues after this text.
-    fn note(call: &Call, handle: &Handle, next: Option<(&str, usize)>) -> String {
-        let read = call.name_style.apply(READ_TOOL);
-        let next = next.map_or_else(String::new, |(path, offset_chars)| {
-            format!(
-                ", or continue with {{\"handle\":\"{handle}\",\"path\":{},\"offset_chars\":{offset_chars}}}",
-                Value::from(path)
-            )
-        });
-        format!(
-            "Result truncated. The whole result is stored: read it with {read} {{\"handle\":\"{handle}\"}}{next}.\n"
-        )
-    }
-
-    /// Returns where the text continues after its first `bytes`: a path, and the code points of it that were shown.
-    fn next(&self, bytes: usize) -> Option<(&str, usize)> {
-        if bytes == self.text.len() {
-            return None;
-        }
-        // If only the line break before a text was shown, that text is the next one.
-        let mut places = self.locations.iter().rev();
-        let (from, path) = places.find(|(from, _)| *from <= bytes + 1)?;
-        let shown = &self.text[(*from).min(bytes)..bytes];
-        Some((path, shown.chars().count()))
-    }
-
-    /// Returns the note and as much of the text as fits `room` bytes of a JSON string, quotes not counted.
-    fn text_within(&self, room: usize, call: &Call, handle: &Handle) -> Option<String> {
-        // No note is longer than the one with the last path and the count of all code points.
-        let last = self.locations.last();
-        let longest = last.map(|(_, path)| (path.as_str(), self.text.chars().count()));
-        let note = Self::note(call, handle, longest);
-        let room = room.checked_sub(json_string_bytes(&note) - 2)?;
-        let shown = head(&self.text, room);
-        Some(Self::note(call, handle, self.next(shown.len())) + shown)
-    }
-
-    /// Returns the note and as much of the text as fits the budget after `around_bytes`.
-    fn text_within_budget(
-        &self,
-        around_bytes: usize,
-        call: &Call,
-        handle: &Handle,
-    ) -> Result<String, Fault> {
-        let room = call.budget.max_bytes.checked_sub(around_bytes);
-        // `around_bytes` includes the quotes of the text.
-        room.and_then(|room| self.text_within(room, call, handle))
-            .ok_or_else(|| budget_too_small(call, handle))
-    }
-}
-
-fn is_error(raw: &RawValue) -> bool {
-    const NAME: &str = "\"isError\"";
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Outcome {
-        #[serde(default)]
-        is_error: bool,
-    }
-    // Most results do not have the member, or have it as false.
-    let mut named = raw.get().match_indices(NAME);
-    let may_be = named.any(|(at, _)| {
-        let after = raw.get()[at + NAME.len()..].trim_start();
-        let value = after.strip_prefix(':').map(str::trim_start);
-        value.is_some_and(|value| value.starts_with('t'))
-    });
-    may_be && serde_json::from_str::<Outcome>(raw.get()).is_ok_and(|outcome| outcome.is_error)
-}
-
-/// The parts of a result that a preview can show.
-struct Preview<'r> {
-    excerpt: Excerpt,
-    content: Option<&'r Value>,
-    structured: Option<&'r Value>,
-    is_error: bool,
-}
-
-impl<'r> Preview<'r> {
-    fn new(result: &'r Value) -> Self {
-        let content = &result["content"];
-        Self {
-            excerpt: Excerpt::from_items(content, "content", "text", |block| &block["text"]),
-            content: Some(content),
-            structured: Some(&result["structuredContent"]).filter(|value| value.is_object()),
-            is_error: result["isError"] == true,
-        }
-    }
-}
-
-/// Returns a reply with as much of a result as fits, or with the handle alone. A result without structured content stays
-/// without: a client that gets structured content shows its model nothing else.
-fn preview_reply(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Reply {
-    try_preview_reply(preview, call, handle).unwrap_or_else(|| {
-        let mut reply = Reply::handle_only(handle, preview.is_error, call);
-        if preview.structured.is_none() {
-            reply.structured_content = None;
-        }
-        reply
-    })
-}
-
-fn try_preview_reply(preview: &Preview<'_>, call: &Call, handle: &Handle) -> Option<Reply> {
-    let structured = preview.structured.filter(|_| call.rendering.structured);
-    // Set before anything is measured, since `isError` takes space too.
-    let mut reply = Reply {
-        is_error: preview.is_error,
-        structured_content: structured.map(|_| to_raw_json(&json!({}))),
-        ..Reply::from_blocks(content_blocks(
-            String::new(),
-            &[result_link(handle)],
-            call.rendering,
-        ))
-    };
-    let room = call.budget.max_bytes.checked_sub(reply.bytes())?;
-    let mut text_room = room;
-    if let Some(structured) = structured {
-        text_room = TEXT_BYTES.min(room / 4);
-        let structured = structured_preview(structured, handle, call, room - text_room)?;
-        reply.structured_content = Some(to_raw_json(&structured));
-        // Content that fits is not marked as cut. Empty content is replaced by the next call.
-        if let Some(content) = preview.content
-            && content.as_array().is_some_and(|blocks| !blocks.is_empty())
-            && json_bytes(content, Measure::Bare) <= text_room
-        {
-            let mut result = json!({"content": content, "structuredContent": structured});
-            if preview.is_error {
-                result["isError"] = true.into();
-            }
-            return Some(Reply {
-                is_error: preview.is_error,
-                relayed: Some(to_raw_json(&result)),
-                ..Reply::from_blocks(Vec::new())
-            });
-        }
-    }
-    let text = preview.excerpt.text_within(text_room, call, handle)?;
-    reply.content[0] = ContentBlock::Text { text };
-    debug_assert!(reply.bytes() <= call.budget.max_bytes, "the rooms add up");
-    Some(reply)
 }

@@ -10,6 +10,7 @@ use rung_ladder::{Budget, head};
 use serde_json::value::RawValue;
 
 use crate::card::Card;
+use crate::form::FormLimit;
 use crate::names::NameStyle;
 use crate::peer::{NullPeer, Peer};
 use crate::reply::{Rendering, Reply};
@@ -22,8 +23,10 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub struct Call {
     /// The caller and its grant.
     pub permit: Permit,
-    /// The budget of the reply.
+    /// The budget of each form of the reply.
     pub budget: Budget,
+    /// Tokens of each form of the reply at most.
+    pub max_tokens: usize,
     /// Bytes of the message around the reply, which do not count against the budget.
     pub envelope_bytes: usize,
     /// The forms the caller can read.
@@ -50,6 +53,7 @@ impl Call {
         Self {
             permit,
             budget: Budget::default(),
+            max_tokens: usize::MAX,
             envelope_bytes: 0,
             rendering: Rendering::default(),
             deadline: None,
@@ -57,6 +61,15 @@ impl Call {
             peer: Arc::new(NullPeer),
             trace: None,
             wait: None,
+        }
+    }
+}
+
+impl Call {
+    pub(crate) fn form_limit(&self) -> FormLimit {
+        FormLimit {
+            max_bytes: self.budget.max_bytes,
+            max_tokens: self.max_tokens,
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! The tools of a source share a [`ToolSet`]: what a call may access, what a body works with, and how errors are reported.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -14,6 +15,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::card::{Card, Hints};
+use crate::relay::Relayed;
 use crate::reply::{Reply, ToolOutput};
 use crate::schema;
 use crate::source::{BoxFuture, Call};
@@ -55,6 +57,11 @@ pub trait ToolSet: Send + Sync + Sized + 'static {
         Ok(())
     }
 
+    /// Narrows the limits of a call before its tool runs.
+    fn limit<'a>(&self, call: &'a Call) -> Cow<'a, Call> {
+        Cow::Borrowed(call)
+    }
+
     /// Turns what a body returned into what the toolbox fits. Runs on the thread of the body.
     fn answer(&self, call: &Call, outcome: Self::Outcome) -> Result<Answer, Self::Error>;
 
@@ -72,6 +79,8 @@ pub trait ToolSet: Send + Sync + Sized + 'static {
 pub enum Answer {
     /// Data, of which the reply shows as much as fits.
     Output(ToolOutput<Value>),
+    /// A result of another server.
+    Relayed(Relayed),
     /// A reply that was fitted already.
     Reply(Reply),
 }

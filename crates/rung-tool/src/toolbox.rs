@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::arguments::{self, Arguments};
 use crate::card::{Card, Hints, TaskUse};
-use crate::reply::{Reply, ResultSink, render, to_raw_json};
+use crate::render::render;
+use crate::reply::{Reply, ResultSink, to_raw_json};
 use crate::source::{BoxFuture, Call, ToolSource, unknown_tool};
 use crate::tool::{
     Answer, ArgumentRules, Body, Cancellation, Tool, ToolContext, ToolSet, deadline_fault,
@@ -123,6 +124,9 @@ impl<S: ToolSet> Toolbox<S> {
         match answer {
             Answer::Reply(reply) => Ok(reply),
             Answer::Output(output) => Ok(render(output, call, self.result_sink.clone()).await?),
+            Answer::Relayed(relayed) => {
+                Ok(Reply::relay(relayed, call, self.result_sink.clone()).await?)
+            }
         }
     }
 }
@@ -156,6 +160,8 @@ impl<S: ToolSet> ToolSource for Toolbox<S> {
         arguments: &'a RawValue,
     ) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
+            let limited = self.set.limit(call);
+            let call = &*limited;
             let refused = |fault: Fault| Reply::failed(&fault, Face::Rung, call);
             let Some(entry) = self.by_name.get(name).map(|at| &self.entries[*at]) else {
                 let is_open = self.set.is_open(&call.permit).await.unwrap_or_default();

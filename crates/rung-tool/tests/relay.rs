@@ -10,8 +10,8 @@ use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Handle};
 use rung_tool::{
-    Call, LongResult, Prompt, RelayedResult, Rendering, Reply, ResourceContents, ResultSink,
-    SourceResult,
+    Call, Envelope, LongResult, Prompt, Relayed, RelayedResult, Rendering, Reply, ResourceContents,
+    ResultSink, SourceResult,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -56,7 +56,22 @@ fn relay_reply(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    runtime.block_on(Reply::relay(given, &call, keep))
+    runtime.block_on(Reply::relay(given.into(), &call, keep))
+}
+
+/// The bytes of each form of a reply: of the reply without the other one.
+fn form_bytes(reply: &Reply) -> [usize; 2] {
+    ["content", "structuredContent"].map(|other| {
+        let mut reply = serde_json::to_value(reply).unwrap();
+        reply.as_object_mut().unwrap().remove(other);
+        reply.to_string().len()
+    })
+}
+
+/// The text of the first block, as it is sent.
+fn text_of(reply: &Reply) -> String {
+    let sent = serde_json::to_value(reply).unwrap();
+    sent["content"][0]["text"].as_str().unwrap().to_owned()
 }
 
 fn in_memory(text: &str) -> RelayedResult {
@@ -94,12 +109,14 @@ fn what_does_not_fit_is_kept_whole_and_each_kind_of_client_is_led_to_it() {
             shelf.clone(),
         )
         .unwrap();
-        assert!(serde_json::to_vec(&reply).unwrap().len() <= 6_000);
+        for bytes in form_bytes(&reply) {
+            assert!(bytes <= 6_000, "{bytes}");
+        }
         assert_eq!(stored_text(&shelf).unwrap(), result.to_string());
         assert!(reply.is_error);
         let handle = Handle::from_bits(1_u128.to_be_bytes()).to_string();
-        assert!(reply.text().contains(&handle) && reply.text().contains("content[0].text"));
-        assert!(reply.text().contains("ééé"), "some of it is shown");
+        assert!(text_of(&reply).contains(&handle) && text_of(&reply).contains("content[0].text"));
+        assert!(text_of(&reply).contains("ééé"), "some of it is shown");
         let shown = serde_json::to_value(&reply).unwrap();
         if structured {
             let meta = &shown["structuredContent"]["meta"];
@@ -127,10 +144,10 @@ fn a_result_too_long_to_be_held_is_kept_and_shown_by_its_beginning() {
     let reply = relay_reply(RelayedResult::Long(long), 5_000, true, shelf.clone()).unwrap();
     assert_eq!(stored_text(&shelf).unwrap(), text);
     assert!(serde_json::to_vec(&reply).unwrap().len() <= 5_000);
-    assert!(reply.is_error && reply.text().contains("yyy"));
+    assert!(reply.is_error && text_of(&reply).contains("yyy"));
     let length = format!("{} bytes of JSON", text.len());
-    assert!(reply.text().contains(&length), "{}", reply.text());
-    assert!(reply.text().contains("res_"), "it names the handle");
+    assert!(text_of(&reply).contains(&length), "{}", text_of(&reply));
+    assert!(text_of(&reply).contains("res_"), "it names the handle");
     assert!(
         reply.structured_content.is_none(),
         "a client shows structured content and nothing else"
@@ -146,7 +163,7 @@ fn a_call_whose_result_cannot_be_kept_is_not_called_undone() {
 }
 
 proptest! {
-    /// A reply always fits its budget, and nothing is lost.
+    /// Each form of a reply always fits its budget, and nothing is lost.
     #[test]
     fn a_relayed_reply_never_exceeds_its_budget(
         texts in proptest::collection::vec(any::<String>(), 0..4),
@@ -164,20 +181,115 @@ proptest! {
         let shelf = Arc::new(MemoryResults::default());
         let reply = relay_reply(in_memory(&result), max_bytes, structured, shelf.clone()).unwrap();
         let sent = serde_json::to_string(&reply).unwrap();
-        prop_assert!(sent.len() <= max_bytes, "{} of {max_bytes}: {sent}", sent.len());
+        for bytes in form_bytes(&reply) {
+            prop_assert!(bytes <= max_bytes, "{} of {max_bytes}: {sent}", bytes);
+        }
         prop_assert_eq!(reply.is_error, is_error);
         if sent != result {
-            prop_assert_eq!(&stored_text(&shelf).unwrap(), &result);
+            let Some(stored) = stored_text(&shelf) else {
+                prop_assert!(!structured, "only structured content that is not sent is left out");
+                return Ok(());
+            };
+            prop_assert_eq!(&stored, &result);
             // Each form is whole, or names the handle.
             let (sent, result): (Value, Value) =
                 (serde_json::from_str(&sent).unwrap(), serde_json::from_str(&result).unwrap());
             for form in ["content", "structuredContent"] {
-                let is_sent = form == "content" || structured;
-                let is_whole = sent[form] == result[form];
-                prop_assert!(!is_sent || is_whole || sent[form].to_string().contains("res_"), "{}", sent);
+                if sent[form] == Value::Null {
+                    prop_assert!(form == "structuredContent" && !structured);
+                } else if sent[form] != result[form] {
+                    prop_assert!(sent[form].to_string().contains("res_"), "{}", sent);
+                } else {
+                    prop_assert!(!sent[form].to_string().contains("res_"), "what is whole is not marked");
+                }
             }
             prop_assert!(sent["content"] != json!([]), "a client of texts alone is shown something");
         }
+    }
+}
+
+#[test]
+fn blocks_that_are_not_text_stay_when_the_text_is_cut() {
+    let result = json!({"content": [
+        {"type": "text", "text": "a".repeat(9_000)},
+        {"type": "image", "data": "QUFB", "mimeType": "image/png"},
+        {"type": "resource_link", "uri": "x:1", "name": "one"},
+        {"type": "resource", "resource": {"uri": "x:2", "text": "b".repeat(9_000)}},
+    ]});
+    let shelf = Arc::new(MemoryResults::default());
+    let reply = relay_reply(in_memory(&result.to_string()), 6_000, true, shelf).unwrap();
+    let shown = serde_json::to_value(&reply).unwrap();
+    let blocks = shown["content"].as_array().unwrap();
+    assert!(blocks[0]["text"].as_str().unwrap().contains("aaa"));
+    assert_eq!(blocks[1], result["content"][1]);
+    assert_eq!(blocks[2], result["content"][2]);
+    assert_eq!(blocks[3]["type"], "resource_link");
+    assert_eq!(blocks.len(), 4);
+    assert!(shown.get("structuredContent").is_none());
+}
+
+#[test]
+fn a_client_of_text_alone_is_shown_what_is_structured_only() {
+    for rows in [3, 900] {
+        let structured = json!({"rows": vec!["a row"; rows]});
+        let result = json!({"content": [], "structuredContent": structured}).to_string();
+        let shelf = Arc::new(MemoryResults::default());
+        let reply = relay_reply(in_memory(&result), 4_000, false, shelf).unwrap();
+        let shown = serde_json::to_value(&reply).unwrap();
+        assert!(shown.get("structuredContent").is_none(), "{shown}");
+        let text = shown["content"][0]["text"].as_str().unwrap();
+        if rows == 3 {
+            assert_eq!(text, structured.to_string());
+        } else {
+            assert!(
+                text.contains("\"path\":\"structuredContent\"") && text.contains("a row"),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_text_of_an_embedded_resource_is_shown_and_continued() {
+    let resource =
+        json!({"type": "resource", "resource": {"uri": "x:2", "text": "b".repeat(9_000)}});
+    let result = json!({"content": [resource]}).to_string();
+    let shelf = Arc::new(MemoryResults::default());
+    let reply = relay_reply(in_memory(&result), 4_000, true, shelf).unwrap();
+    let shown = serde_json::to_value(&reply).unwrap();
+    let text = shown["content"][0]["text"].as_str().unwrap();
+    assert!(text.ends_with("bbb"), "{text}");
+    assert!(text.contains("content[0].resource.text"), "{text}");
+}
+
+#[test]
+fn the_call_of_a_result_is_named_in_the_form_that_the_server_uses() {
+    let envelope = || Envelope {
+        tool_id: "files::read".to_owned(),
+        task: None,
+    };
+    let relay = |result: Value| {
+        let relayed = Relayed {
+            envelope: Some(envelope()),
+            ..in_memory(&result.to_string()).into()
+        };
+        let reply = block_on(Reply::relay(
+            relayed,
+            &call_within(2_000),
+            Arc::new(MemoryResults::default()),
+        ));
+        serde_json::to_value(reply.unwrap()).unwrap()
+    };
+    for text in ["short".to_owned(), "long ".repeat(1_000)] {
+        let content = json!([{"type": "text", "text": text}]);
+        let plain = relay(json!({"content": content}));
+        assert!(plain.get("structuredContent").is_none(), "{plain}");
+        assert_eq!(plain["_meta"]["rung/call"]["tool_id"], "files::read");
+        let rich = relay(json!({"content": content, "structuredContent": {"text": text}}));
+        assert_eq!(rich["structuredContent"]["tool_id"], "files::read");
+        assert_eq!(rich["structuredContent"]["ok"], true);
+        let is_cut = text.len() > 2_000;
+        assert_eq!(rich["structuredContent"].get("truncated").is_some(), is_cut);
     }
 }
 

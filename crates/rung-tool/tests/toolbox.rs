@@ -453,6 +453,19 @@ fn rendering() -> impl Strategy<Value = Rendering> {
     (any::<bool>(), any::<bool>()).prop_map(|(structured, links)| Rendering { structured, links })
 }
 
+/// The reply with one form each.
+fn forms(reply: &Reply) -> [Reply; 2] {
+    let content = Reply {
+        structured_content: None,
+        ..reply.clone()
+    };
+    let structured = Reply {
+        content: Vec::new(),
+        ..reply.clone()
+    };
+    [content, structured]
+}
+
 /// The rows that one form of a reply shows.
 fn shown_rows(value: &Value) -> Vec<Value> {
     value["rows"].as_array().cloned().unwrap_or_default()
@@ -492,12 +505,11 @@ proptest! {
         let budget = Budget { max_items, ..Budget::bytes(max_bytes) };
         let call = Call { budget, rendering, ..read_call() };
         let reply = run(&toolbox, &call, "test.rows", json!({}));
-        prop_assert!(reply_bytes(&reply) <= max_bytes, "{} > {max_bytes}", reply_bytes(&reply));
-        prop_assert_eq!(reply.bytes(), reply_bytes(&reply));
-        if reply.is_error {
-            prop_assert!(max_bytes < 4_000, "{}", reply.text());
-            prop_assert!(reply.text().starts_with("Error budget_too_small"), "{}", reply.text());
+        for form in forms(&reply) {
+            prop_assert!(reply_bytes(&form) <= max_bytes, "{} > {max_bytes}", reply_bytes(&form));
         }
+        prop_assert_eq!(reply.bytes(), reply_bytes(&reply));
+        prop_assert!(!reply.is_error);
     }
 
     /// Each of the three forms alone leads to every row.
@@ -627,24 +639,51 @@ fn a_failure_keeps_its_code_however_much_it_repeats() {
 }
 
 #[test]
-fn one_payload_is_not_sent_twice_where_it_fits_once() {
+fn a_form_that_fits_is_whole_whatever_the_other_one_takes() {
+    // Quotes cost more in a text than in structured content.
     let rows: Vec<Value> = (0..400)
         .map(|n| json!({"id": n, "name": "x".repeat(50)}))
         .collect();
     let (shelf, toolbox) = toolbox(rows.clone());
     let once = json!({"rows": rows, "total": 400}).to_string().len();
     let call = Call {
-        budget: Budget::bytes(once * 3 / 2),
+        budget: Budget::bytes(once + 100),
         ..read_call()
     };
     let reply = run(&toolbox, &call, "test.rows", json!({}));
     let structured = structured(&reply);
-    assert_eq!(shown_rows(&structured), rows, "one copy is complete");
-    assert!(structured.get("meta").is_none());
-    assert!(reply.text().len() < 9_000, "the other is short");
-    assert!(
-        reply.text().contains("rung.read {\"handle\":\"res_"),
-        "and says where the rest is"
-    );
+    assert_eq!(shown_rows(&structured), rows, "one form is whole");
+    assert!(structured.get("meta").is_none(), "and is not marked");
+    let text = reply.text();
+    assert!(text.starts_with("Result truncated."), "the other is cut");
+    assert!(text.contains("rung.read {\"handle\":\"res_"), "{text}");
+    let cut = shown_rows(&text_json(&reply)).len();
+    assert!((300..400).contains(&cut), "it has as much as fits: {cut}");
     assert_eq!(shelf.0.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn tokens_are_limited_in_each_form() {
+    let rows: Vec<Value> = (0..400)
+        .map(|n| json!({"id": n, "name": "a b c d"}))
+        .collect();
+    let (_shelf, toolbox) = toolbox(rows);
+    let tokens = |max_tokens| {
+        let call = Call {
+            max_tokens,
+            ..read_call()
+        };
+        let reply = run(&toolbox, &call, "test.rows", json!({}));
+        forms(&reply).map(|form| rung_tokens::count_tokens(&serde_json::to_string(&form).unwrap()))
+    };
+    let [content, structured] = tokens(usize::MAX);
+    assert!(content > 4_000 && structured > 4_000);
+    for (max_tokens, least) in [(200, 0), (1_000, 500), (3_000, 2_000)] {
+        for tokens in tokens(max_tokens) {
+            assert!(
+                (least..=max_tokens).contains(&tokens),
+                "{tokens} of {max_tokens}"
+            );
+        }
+    }
 }

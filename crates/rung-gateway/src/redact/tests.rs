@@ -413,8 +413,8 @@ fn escape_some(raw: &str, every: usize) -> String {
 /// masked. Member names may be masked and then coincide.
 fn same_shape(a: &str, b: &str) -> bool {
     let (a, b) = (a.trim(), b.trim());
-    if let Some(members) = rung_mcp::splice::members(a) {
-        let others = rung_mcp::splice::members(b).unwrap_or_default();
+    if let Some(members) = rung_tool::splice::members(a) {
+        let others = rung_tool::splice::members(b).unwrap_or_default();
         return members.len() == others.len()
             && members.iter().zip(&others).all(|((m, a), (n, b))| {
                 (m == n || n.contains(MASK)) && same_shape(a.get(), b.get())

@@ -1,7 +1,7 @@
 //! `gateway.cancel`: cancels an active call of the caller. The call itself returns `call_cancelled`; nothing else changes.
 
 use rung_fault::{Code, Fault};
-use rung_tool::{Body, Hints, InputSchema, Reply, Tool};
+use rung_tool::{Answer, Body, Hints, InputSchema, Tool};
 use serde::{Deserialize, Serialize};
 
 use super::{GatewayContext, GatewayTools, seconds};
@@ -48,7 +48,7 @@ struct Output {
     elapsed_seconds: f64,
 }
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     let owner = CallOwner::from_call(context.call);
     let id = &input.request_id;
     let mut calls = context
@@ -63,15 +63,13 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault>
             .call_history
             .list(&owner, |call| call.id() == *id);
         if let Some(over) = over.first() {
-            return context
-                .reply(Output {
-                    status: "already_complete",
-                    message: format!("{} is over; there is nothing to cancel", over.call.tool_id),
-                    was_stalled: false,
-                    elapsed_seconds: seconds(over.duration),
-                    request_id: input.request_id,
-                })
-                .await;
+            return context.answer(Output {
+                status: "already_complete",
+                message: format!("{} is over; there is nothing to cancel", over.call.tool_id),
+                was_stalled: false,
+                elapsed_seconds: seconds(over.duration),
+                request_id: input.request_id,
+            });
         }
         let shown = rung_ladder::head(id, 128);
         let why = format!("none of your active calls has the id {shown:?}");
@@ -89,16 +87,14 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault>
             .with_hint("gateway.cancel with \"force\": true cancels it anyway"));
     }
     context.gateway.0.calls.cancel(&call);
-    context
-        .reply(Output {
-            status: "cancelled",
-            message: format!(
-                "{} was cancelled; its server is notified if the call was already sent",
-                call.tool_id
-            ),
-            was_stalled,
-            elapsed_seconds: seconds(call.started.elapsed()),
-            request_id: input.request_id,
-        })
-        .await
+    context.answer(Output {
+        status: "cancelled",
+        message: format!(
+            "{} was cancelled; its server is notified if the call was already sent",
+            call.tool_id
+        ),
+        was_stalled,
+        elapsed_seconds: seconds(call.started.elapsed()),
+        request_id: input.request_id,
+    })
 }

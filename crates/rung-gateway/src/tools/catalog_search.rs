@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rung_auth::Permit;
 use rung_fault::Fault;
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Answer, Body, InputSchema, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -141,7 +141,7 @@ const GOOD_SCORE: f32 = 0.75;
 /// Longest icons on a card: URLs fit, embedded images do not.
 const MAX_ICONS_BYTES: usize = 256;
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     let (gateway, permit) = (context.gateway, &context.call.permit);
     if let Some(name) = &input.filters.server {
         gateway.server(permit, name)?;
@@ -222,20 +222,18 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault>
         said.push(left_out.to_owned());
     }
     let hint = (!said.is_empty()).then(|| said.join("; "));
-    context
-        .reply(Output {
-            truncated: found.total > results.len(),
-            total: found.total,
-            total_available: shelf.tools.iter().filter(|tool| seen(tool)).count(),
-            results,
-            cli_hints,
-            manifest_candidates,
-            registry_candidates,
-            hint,
-            not_seen_yet,
-            failed,
-        })
-        .await
+    context.answer(Output {
+        truncated: found.total > results.len(),
+        total: found.total,
+        total_available: shelf.tools.iter().filter(|tool| seen(tool)).count(),
+        results,
+        cli_hints,
+        manifest_candidates,
+        registry_candidates,
+        hint,
+        not_seen_yet,
+        failed,
+    })
 }
 
 /// Returns the names of servers that were never listed: those that failed, and those that are still being listed.

@@ -1,7 +1,7 @@
 //! `gateway.connect_server`: starts a server without calling anything.
 
 use rung_fault::Fault;
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Answer, Body, InputSchema, Tool};
 use serde::{Deserialize, Serialize};
 
 use super::{GatewayContext, GatewayTools, OPERATOR_HINTS, parameter};
@@ -41,7 +41,7 @@ pub(super) struct Output<'a> {
     pub(super) message: String,
 }
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     let server = context
         .gateway
         .server(&context.call.permit, &input.server_name)?;
@@ -50,21 +50,19 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault>
     let seen = server.refresh_catalog(&instance).await?;
     let owner = CallOwner::from_call(context.call);
     let work = OwnedWork::find(context.gateway, &owner, Some(server.name()));
-    context
-        .reply(Output {
-            ok: true,
-            server: server.name(),
-            action: "connect",
-            prior_status: prior.name(),
-            new_status: server.status().name(),
-            cancelled_request_count: 0,
-            active_task_count: work.tasks(),
-            cancelled_task_count: 0,
-            message: format!(
-                "{} is online with {} tool(s)",
-                server.name(),
-                seen.tools.len()
-            ),
-        })
-        .await
+    context.answer(Output {
+        ok: true,
+        server: server.name(),
+        action: "connect",
+        prior_status: prior.name(),
+        new_status: server.status().name(),
+        cancelled_request_count: 0,
+        active_task_count: work.tasks(),
+        cancelled_task_count: 0,
+        message: format!(
+            "{} is online with {} tool(s)",
+            server.name(),
+            seen.tools.len()
+        ),
+    })
 }

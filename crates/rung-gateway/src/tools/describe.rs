@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use rung_fault::Fault;
-use rung_tool::{Body, Card, InputSchema, Reply, Tool};
+use rung_tool::{Answer, Body, Card, InputSchema, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -91,7 +91,7 @@ struct ToolArgument<'a> {
 
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     if let Some(own) = context.find_tool(&input.tool_id) {
         return describe_own(context, own, input.full).await;
     }
@@ -104,26 +104,24 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault>
     let state = context.gateway.state();
     let names = context.call.name_style;
     let destroys = "The tool may change or destroy something.";
-    context
-        .reply(Output {
-            server: server.name(),
-            tool_name: &known.tool.name,
-            title: known.title.as_deref(),
-            description: &known.description,
-            icons: listed("icons").filter(|_| input.full),
-            args: summarize_arguments(schema, state.access.caller_redactor()),
-            input_schema: Some(schema).filter(|_| input.full),
-            output_schema: listed("outputSchema").filter(|_| input.full),
-            annotations: listed("annotations"),
-            execution: listed("execution"),
-            schema_dialect: known.schema_dialect(),
-            risk_hint: known.risk,
-            safety_notes: (known.risk == Risk::High).then_some(destroys),
-            invoke_as: names.apply(super::INVOKE_TOOL),
-            invoke_template: invoke_template(server.name(), &known),
-            code_snippet: state.guidance.snippet(server.name(), &known, names),
-        })
-        .await
+    context.answer(Output {
+        server: server.name(),
+        tool_name: &known.tool.name,
+        title: known.title.as_deref(),
+        description: &known.description,
+        icons: listed("icons").filter(|_| input.full),
+        args: summarize_arguments(schema, state.access.caller_redactor()),
+        input_schema: Some(schema).filter(|_| input.full),
+        output_schema: listed("outputSchema").filter(|_| input.full),
+        annotations: listed("annotations"),
+        execution: listed("execution"),
+        schema_dialect: known.schema_dialect(),
+        risk_hint: known.risk,
+        safety_notes: (known.risk == Risk::High).then_some(destroys),
+        invoke_as: names.apply(super::INVOKE_TOOL),
+        invoke_template: invoke_template(server.name(), &known),
+        code_snippet: state.guidance.snippet(server.name(), &known, names),
+    })
 }
 
 /// Describes a `gateway.*` tool, with more of its parameters than the list shows.
@@ -131,7 +129,7 @@ async fn describe_own(
     context: &GatewayContext<'_>,
     own: &Card,
     full: bool,
-) -> Result<Reply, Fault> {
+) -> Result<Answer, Fault> {
     let names = context.call.name_style;
     let schema = schema_with_names(&own.input_schema, names);
     let hints = own.hints;
@@ -154,7 +152,7 @@ async fn describe_own(
     if full {
         described["input_schema"] = schema;
     }
-    context.reply(described).await
+    context.answer(described)
 }
 
 fn summarize_arguments<'s>(schema: &'s Value, masks: CallerRedactor<'_>) -> Vec<ToolArgument<'s>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rung_fault::{Code, Fault};
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Answer, Body, InputSchema, Tool};
 use serde::Deserialize;
 
 use super::connect_server::Output;
@@ -43,22 +43,20 @@ pub(super) struct StoppedServer {
     pub(super) ended: CancelledWork,
 }
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     let stopped = stop_server(context, &input).await?;
     let name = stopped.server.name();
-    context
-        .reply(Output {
-            ok: true,
-            server: name,
-            action: "disconnect",
-            prior_status: stopped.prior.name(),
-            new_status: stopped.server.status().name(),
-            cancelled_request_count: stopped.ended.calls,
-            active_task_count: stopped.ended.tasks,
-            cancelled_task_count: stopped.ended.tasks_acknowledged,
-            message: format!("{name} is stopped; the next call starts it again"),
-        })
-        .await
+    context.answer(Output {
+        ok: true,
+        server: name,
+        action: "disconnect",
+        prior_status: stopped.prior.name(),
+        new_status: stopped.server.status().name(),
+        cancelled_request_count: stopped.ended.calls,
+        active_task_count: stopped.ended.tasks,
+        cancelled_task_count: stopped.ended.tasks_acknowledged,
+        message: format!("{name} is stopped; the next call starts it again"),
+    })
 }
 
 /// Stops the named server after the caller's work there is done or cancelled. Refuses while others use a shared server.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use rung_auth::Permit;
 use rung_fault::Fault;
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Answer, Body, InputSchema, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -145,7 +145,7 @@ struct ServerDetail {
 const MAX_EVENTS: usize = 16;
 const MAX_STDERR_BYTES: usize = 2_000;
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     let (gateway, permit) = (context.gateway, &context.call.permit);
     let state = gateway.state();
     if let Some(name) = &input.server
@@ -186,24 +186,22 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault>
     };
     let operator = state.access.may_operate(permit);
     let problems = gateway.problems(&state, permit).into_iter();
-    context
-        .reply(Output {
-            revision_id: gateway.revision(),
-            servers,
-            counts,
-            last_refresh_ts: iso_timestamp(gateway.0.refreshed_ms.load(Ordering::Relaxed)),
-            gateway_diagnostics: input.all.then(|| diagnostics(gateway)),
-            audit_events: if input.all || input.server.is_some() {
-                recent_events(context, input.server.as_deref())
-            } else {
-                Vec::new()
-            },
-            problems: problems
-                .filter(|_| operator && input.server.is_none())
-                .collect(),
-            hint,
-        })
-        .await
+    context.answer(Output {
+        revision_id: gateway.revision(),
+        servers,
+        counts,
+        last_refresh_ts: iso_timestamp(gateway.0.refreshed_ms.load(Ordering::Relaxed)),
+        gateway_diagnostics: input.all.then(|| diagnostics(gateway)),
+        audit_events: if input.all || input.server.is_some() {
+            recent_events(context, input.server.as_deref())
+        } else {
+            Vec::new()
+        },
+        problems: problems
+            .filter(|_| operator && input.server.is_none())
+            .collect(),
+        hint,
+    })
 }
 
 fn diagnostics(gateway: &Gateway) -> Diagnostics {

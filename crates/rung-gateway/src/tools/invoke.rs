@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use rung_fault::{Code, Fault};
-use rung_mcp::splice;
-use rung_tool::{Body, Hints, InputSchema, Reply, Tool};
+use rung_tool::{Answer, Body, Call, Envelope, Hints, InputSchema, Relayed, Tool, splice};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -12,7 +11,7 @@ use serde_json::value::RawValue;
 use super::tasks_get::TaskView;
 use super::{GatewayContext, GatewayTools};
 use crate::access::AccessPolicy;
-use crate::answer::{Limits, Of, dressed};
+use crate::answer::redacted;
 use crate::delegate::with_trace_context;
 use crate::invoke::{Invocation, InvokeOutcome, TaskOptions};
 use crate::redact::CallerRedactor;
@@ -170,9 +169,10 @@ impl InvokeOptions {
         Duration::from_millis(self.timeout_ms.unwrap_or(TIMEOUT_MS))
     }
 
-    /// Returns the limits of the reply: the least of policy, budget and `max_output_chars`.
-    pub(super) fn limits(&self, context: &GatewayContext<'_>) -> Limits {
-        Limits::of(context.gateway, context.call, self.max_output_chars)
+    /// Returns the bytes of each form that the caller asks for, without the message around it.
+    pub(super) fn max_bytes(&self, call: &Call) -> Option<usize> {
+        self.max_output_chars
+            .map(|wanted| wanted.saturating_sub(call.envelope_bytes))
     }
 
     /// Returns the redactor that always applies, plus the usual forms of secrets if the caller asks for it.
@@ -261,7 +261,7 @@ impl Input {
     }
 }
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     input.check()?;
     let (gateway, call) = (context.gateway, context.call);
     let nothing;
@@ -295,18 +295,17 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault>
     let (tool_id, outcome) = invoked.map_err(|fault| masks.redact_fault(fault))?;
     match outcome {
         InvokeOutcome::Done(answer) => {
-            let limits = options.limits(context);
-            let keep = gateway.0.result_sink.clone();
-            let of = Of {
-                tool_id: &tool_id,
-                task: None,
-            };
-            dressed(answer, Some(&of), masks, limits, call, keep).await
+            let task = None;
+            Ok(Answer::Relayed(Relayed {
+                result: redacted(answer, masks).await?,
+                envelope: Some(Envelope { tool_id, task }),
+                max_bytes: options.max_bytes(call),
+            }))
         }
         InvokeOutcome::Task(state) => {
             let task = TaskView::from_state(&state);
             let said = serde_json::json!({"tool_id": tool_id, "ok": true, "task": task});
-            context.reply(said).await
+            context.answer(said)
         }
     }
 }

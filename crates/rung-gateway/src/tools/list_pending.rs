@@ -1,7 +1,7 @@
 //! `gateway.list_pending`: the caller's active calls.
 
 use rung_fault::Fault;
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Answer, Body, InputSchema, Tool};
 use serde::{Deserialize, Serialize};
 
 use super::{GatewayContext, GatewayTools, READ_HINTS, iso_timestamp, parameter, seconds};
@@ -48,7 +48,7 @@ struct PendingCall {
     task_status: Option<String>,
 }
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     if let Some(name) = &input.server {
         context.gateway.server(&context.call.permit, name)?;
     }
@@ -71,12 +71,10 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault>
     };
     let requests = calls.iter().map(|call| pending_call(call, status(call)));
     let requests: Vec<PendingCall> = requests.collect();
-    context
-        .reply(Output {
-            total_pending: requests.len(),
-            requests,
-        })
-        .await
+    context.answer(Output {
+        total_pending: requests.len(),
+        requests,
+    })
 }
 
 fn pending_call(call: &ActiveCall, task_status: Option<String>) -> PendingCall {

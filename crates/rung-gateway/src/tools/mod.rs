@@ -15,6 +15,7 @@ mod tasks_get;
 mod tasks_list;
 mod tasks_result;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +30,6 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::answer::{Limits, said_by_us};
 use crate::gateway::Gateway;
 use crate::policy::PolicySubject;
 
@@ -154,7 +154,7 @@ impl<'a> From<ToolContext<'a, GatewayTools>> for GatewayContext<'a> {
 impl ToolSet for GatewayTools {
     type Access = ();
     type Context<'a> = GatewayContext<'a>;
-    type Outcome = Reply;
+    type Outcome = Answer;
     type Error = Fault;
 
     fn is_open<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<bool, Fault>> {
@@ -171,8 +171,12 @@ impl ToolSet for GatewayTools {
             && (!is_for_operators(&tool.name) || state.access.may_operate(permit))
     }
 
-    fn answer(&self, _: &Call, reply: Reply) -> Result<Answer, Fault> {
-        Ok(Answer::Reply(reply))
+    fn limit<'a>(&self, call: &'a Call) -> Cow<'a, Call> {
+        self.0.within_policy(call)
+    }
+
+    fn answer(&self, _: &Call, answer: Answer) -> Result<Answer, Fault> {
+        Ok(answer)
     }
 
     fn failed<'a>(&'a self, call: &'a Call, _: &'a Card, fault: Fault) -> BoxFuture<'a, Reply> {
@@ -196,8 +200,8 @@ impl GatewayContext<'_> {
         named.find(permits).map(|card| &**card)
     }
 
-    /// Renders the facts as the reply, with secrets masked and within the limits.
-    async fn reply(&self, facts: impl Serialize) -> Result<Reply, Fault> {
+    /// Returns the facts as the answer, with secrets masked.
+    fn answer(&self, facts: impl Serialize) -> Result<Answer, Fault> {
         let facts = serde_json::to_value(facts)
             .map_err(|error| Fault::new(Code::Internal, error.to_string()))?;
         let facts = self
@@ -206,9 +210,7 @@ impl GatewayContext<'_> {
             .access
             .caller_redactor()
             .redact_value(facts);
-        let limits = Limits::of(self.gateway, self.call, None);
-        let keep = self.gateway.0.result_sink.clone();
-        said_by_us(facts, limits, self.call, keep).await
+        Ok(Answer::Output(facts.into()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `gateway.refresh`: reloads the configuration.
 
 use rung_fault::{Code, Fault};
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Answer, Body, InputSchema, Tool};
 use serde::{Deserialize, Serialize};
 
 use super::{GatewayContext, GatewayTools, OPERATOR_HINTS};
@@ -56,7 +56,7 @@ struct Output {
     mcp_tasks_remaining: usize,
 }
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     let (gateway, call) = (context.gateway, context.call);
     let work = OwnedWork::find(gateway, &CallOwner::from_call(call), None);
     if !work.is_empty() && !input.force {
@@ -84,23 +84,21 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault>
         let (server, tool) = (&**server.name(), &*known.tool.name);
         state.is_visible(permit, PolicySubject::Tool { server, tool })
     });
-    context
-        .reply(Output {
-            ok: true,
-            servers_seen: servers.len(),
-            servers_online: servers.iter().filter(|server| server.is_online()).count(),
-            tools_indexed: tools.count(),
-            revision_id: gateway.revision(),
-            errors: gateway.problems(&state, permit),
-            still_starting,
-            pending_requests_seen: ended.calls,
-            pending_requests_cancelled: ended.calls,
-            pending_requests_refused: 0,
-            pending_requests_remaining: remaining.calls(),
-            mcp_tasks_seen: ended.tasks,
-            mcp_tasks_cancelled: ended.tasks_acknowledged,
-            mcp_tasks_refused: ended.tasks - ended.tasks_acknowledged,
-            mcp_tasks_remaining: remaining.tasks(),
-        })
-        .await
+    context.answer(Output {
+        ok: true,
+        servers_seen: servers.len(),
+        servers_online: servers.iter().filter(|server| server.is_online()).count(),
+        tools_indexed: tools.count(),
+        revision_id: gateway.revision(),
+        errors: gateway.problems(&state, permit),
+        still_starting,
+        pending_requests_seen: ended.calls,
+        pending_requests_cancelled: ended.calls,
+        pending_requests_refused: 0,
+        pending_requests_remaining: remaining.calls(),
+        mcp_tasks_seen: ended.tasks,
+        mcp_tasks_cancelled: ended.tasks_acknowledged,
+        mcp_tasks_refused: ended.tasks - ended.tasks_acknowledged,
+        mcp_tasks_remaining: remaining.tasks(),
+    })
 }

@@ -1,7 +1,7 @@
 //! `gateway.restart_server`: stops a server and starts it again.
 
 use rung_fault::Fault;
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Answer, Body, InputSchema, Tool};
 
 use super::connect_server::Output;
 use super::disconnect_server::{Input, stop_server};
@@ -24,26 +24,24 @@ pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
 .titled("Restart a server")
 .with_hints(OPERATOR_HINTS);
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     let stopped = stop_server(context, &input).await?;
     let server = &stopped.server;
     let instance = server.open(context.call).await?;
     let seen = server.refresh_catalog(&instance).await?;
-    context
-        .reply(Output {
-            ok: true,
-            server: server.name(),
-            action: "restart",
-            prior_status: stopped.prior.name(),
-            new_status: server.status().name(),
-            cancelled_request_count: stopped.ended.calls,
-            active_task_count: stopped.ended.tasks,
-            cancelled_task_count: stopped.ended.tasks_acknowledged,
-            message: format!(
-                "{} was restarted, with {} tool(s)",
-                server.name(),
-                seen.tools.len()
-            ),
-        })
-        .await
+    context.answer(Output {
+        ok: true,
+        server: server.name(),
+        action: "restart",
+        prior_status: stopped.prior.name(),
+        new_status: server.status().name(),
+        cancelled_request_count: stopped.ended.calls,
+        active_task_count: stopped.ended.tasks,
+        cancelled_task_count: stopped.ended.tasks_acknowledged,
+        message: format!(
+            "{} was restarted, with {} tool(s)",
+            server.name(),
+            seen.tools.len()
+        ),
+    })
 }

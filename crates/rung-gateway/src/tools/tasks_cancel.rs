@@ -2,8 +2,8 @@
 
 use rung_fault::{Code, Fault};
 use rung_mcp::connect::RequestOptions;
-use rung_mcp::splice;
-use rung_tool::{Body, Hints, InputSchema, Reply, Tool};
+use rung_tool::splice;
+use rung_tool::{Answer, Body, Hints, InputSchema, Tool};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -40,7 +40,7 @@ pub(super) struct Input {
     task_id: String,
 }
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     let task = find_task(context, &input.server_name, &input.task_id)?;
     if !task.is_active() {
         let status = task.status();
@@ -73,7 +73,5 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault>
             task.id
         ),
     };
-    context
-        .reply(json!({"ok": true, "status": status, "message": message, "task": shown}))
-        .await
+    context.answer(json!({"ok": true, "status": status, "message": message, "task": shown}))
 }

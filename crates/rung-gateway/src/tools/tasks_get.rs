@@ -2,7 +2,7 @@
 
 use rung_fault::{Code, Fault};
 use rung_mcp::connect::RequestOptions;
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Answer, Body, InputSchema, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -129,12 +129,10 @@ impl TaskView {
     }
 }
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     let task = find_task(context, &input.server_name, &input.task_id)?;
     let state = refresh_task(context, &task).await?;
-    context
-        .reply(json!({"ok": true, "task": TaskView::from_state(&state)}))
-        .await
+    context.answer(json!({"ok": true, "task": TaskView::from_state(&state)}))
 }
 
 /// Returns a task of the caller. A task of another caller is reported as unknown.

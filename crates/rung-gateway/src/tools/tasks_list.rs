@@ -1,7 +1,7 @@
 //! `gateway.tasks_list`: the caller's tasks at servers.
 
 use rung_fault::Fault;
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Answer, Body, InputSchema, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -52,7 +52,7 @@ struct ListedTask {
 
 const PAGE_SIZE: usize = 50;
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     if let Some(name) = &input.server_name {
         context.gateway.server(&context.call.permit, name)?;
     }
@@ -72,13 +72,11 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault>
     let rest = &tasks[start.map_or(0, |at| at + 1)..];
     let page = &rest[..rest.len().min(PAGE_SIZE)];
     let more = rest.len() > page.len();
-    context
-        .reply(Output {
-            ok: true,
-            next_cursor: page.last().filter(|_| more).map(|task| task.id.clone()),
-            tasks: page.iter().map(listed_task).collect(),
-        })
-        .await
+    context.answer(Output {
+        ok: true,
+        next_cursor: page.last().filter(|_| more).map(|task| task.id.clone()),
+        tasks: page.iter().map(listed_task).collect(),
+    })
 }
 
 fn listed_task(task: &DownstreamTask) -> ListedTask {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use rung_fault::{Code, Fault};
 use rung_mcp::connect::{Error, RequestOptions};
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Answer, Body, Envelope, InputSchema, Relayed, Tool};
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::invoke::InvokeOptions;
 use super::tasks_get::{TaskView, find_task, refresh_task};
 use super::{GatewayContext, GatewayTools, READ_HINTS, parameter};
-use crate::answer::{Of, dressed};
+use crate::answer::redacted;
 use crate::calls::CallSpec;
 use crate::delegate::CallDelegate;
 
@@ -56,7 +56,7 @@ pub(super) struct Input {
     options: InvokeOptions,
 }
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault> {
+async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     let task = find_task(context, &input.server_name, &input.task_id)?;
     let waiting = context.gateway.0.calls.begin(
         context.call,
@@ -98,11 +98,12 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Reply, Fault>
     // Stores the final state of the task.
     let ended = refresh_task(context, &task).await.ok();
     let shown = ended.map(|ended| TaskView::from_state(&ended).to_summary());
-    let of = Of {
-        tool_id: &task.tool_id,
-        task: shown.map(|shown| masks.redact_value(shown)),
-    };
-    let limits = input.options.limits(context);
-    let keep = context.gateway.0.result_sink.clone();
-    dressed(answer, Some(&of), masks, limits, context.call, keep).await
+    Ok(Answer::Relayed(Relayed {
+        result: redacted(answer, masks).await?,
+        envelope: Some(Envelope {
+            tool_id: task.tool_id,
+            task: shown.map(|shown| masks.redact_value(shown)),
+        }),
+        max_bytes: input.options.max_bytes(context.call),
+    }))
 }

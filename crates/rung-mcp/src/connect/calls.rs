@@ -18,8 +18,8 @@ use super::pending::Delegate;
 use super::{Error, RequestOptions, ServerConnection};
 use crate::envelope::{code, to_json};
 use crate::headers::mirrored_headers;
-use crate::splice;
 use crate::version::ProtocolVersion;
+use rung_tool::splice;
 
 /// `input_required` rounds per call.
 const MAX_ROUNDS: usize = 16;

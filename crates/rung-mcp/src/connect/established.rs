@@ -24,8 +24,8 @@ use super::transport::{EncodedRequest, Transport};
 use super::{Identity, ServerTarget};
 use crate::client::Capabilities;
 use crate::envelope::{code, to_json, write_notification};
-use crate::splice;
 use crate::version::ProtocolVersion;
+use rung_tool::splice;
 
 /// Silence on stdio after which `initialize` is sent in addition to `server/discover`.
 const DISCOVER_SILENCE: Duration = Duration::from_secs(2);

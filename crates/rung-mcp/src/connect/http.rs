@@ -26,8 +26,8 @@ use super::sse::SseParser;
 use super::transport::{EncodedRequest, Transport};
 use crate::envelope::Message;
 use crate::headers::encode_value;
-use crate::splice;
 use crate::version::ProtocolVersion;
+use rung_tool::splice;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");

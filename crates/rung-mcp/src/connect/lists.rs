@@ -155,7 +155,7 @@ impl ServerConnection {
             };
             let (page, page_bytes) = match answer {
                 ServerResult::InMemory(page) => {
-                    let items = crate::splice::member(page.get(), kind.member());
+                    let items = rung_tool::splice::member(page.get(), kind.member());
                     let items =
                         items.map(|items| serde_json::from_str::<Vec<&RawValue>>(items.get()));
                     let Some(Ok(items)) = items else {

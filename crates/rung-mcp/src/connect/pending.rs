@@ -18,7 +18,7 @@ use crate::envelope::{
     ErrorBody, Message, RELATED_TASK, RequestId, code, write_error, write_result,
 };
 use crate::session::parse_cancelled;
-use crate::splice;
+use rung_tool::splice;
 
 /// Server requests that are answered concurrently.
 const MAX_SERVER_REQUESTS: usize = 64;

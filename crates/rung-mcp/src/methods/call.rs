@@ -24,10 +24,10 @@ use crate::request_context::{
     CallFuture, DriveOutcome, RequestContext, RequestOpening, ResponseChannel, ResponseSink,
 };
 use crate::server::{McpServer, ResultBody, RpcRequest};
-use crate::splice;
 use crate::suspended::{self, ResumeToken, SuspendedCallWaiter};
 use crate::tasks::{TaskRecord, TaskStep, input_requests, now_ms};
 use crate::version::ProtocolVersion;
+use rung_tool::splice;
 
 /// Validity of a request state: the time that a client has for its answers.
 const STATE_TTL_MS: u64 = 60 * 60 * 1_000;
@@ -124,6 +124,7 @@ impl PreparedCall {
         Call {
             permit: self.client.permit.clone(),
             budget: self.server.message_budget(&self.client).less(around_bytes),
+            max_tokens: usize::MAX,
             envelope_bytes: around_bytes,
             rendering: self.client.rendering(),
             deadline: None,

@@ -13,9 +13,9 @@ use crate::client::ClientContext;
 use crate::envelope::{RequestId, to_json, write_notification};
 use crate::protocol_error::{ProtocolError, Result};
 use crate::server::{McpServer, ResultBody, icons};
-use crate::splice;
 use crate::tasks::TaskRecord;
 use crate::version::ProtocolVersion;
+use rung_tool::splice;
 
 /// Maximum number of items in a page.
 const PAGE_ITEMS: usize = 100;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rung_fault::{Code, Fault};
 use rung_ladder::{
     Binding, CursorKey, Document, Handle, JsonKind, Mark, Path, Piece, Position, Range, Reading,
-    ResultSummary, Selector, Window, continue_reading, limits, read,
+    ResultSummary, Selector, Window, limits,
 };
 use rung_tool::{
     Answer, Body, Call, Cancellation, InputSchema, Rendering, ResourceLink, Tool, ToolOutput,
@@ -23,6 +23,8 @@ use serde_json::json;
 
 use super::{RungContext, RungTools};
 use crate::result_store::{AnyResultStore, StoredResult};
+
+mod texts;
 
 /// Icon: lines of text.
 const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAxNiAxNic+PHBhdGggZD0nTTIgM2gxMk0yIDhoMTJNMiAxM2g3JyBzdHJva2U9JyMzNjUnIHN0cm9rZS13aWR0aD0nMicvPjwvc3ZnPg==";
@@ -282,13 +284,11 @@ impl ResultReader {
     ) -> Result<ToolOutput<ReadOutput>, Fault> {
         let max_bytes = call.budget.max_bytes;
         let too_small = || Fault::from(rung_ladder::Error::BudgetTooSmall { max_bytes });
-        // The text is sent as content and again as structured content.
-        let copies = 1 + usize::from(call.rendering.structured);
-        let mut room = max_bytes.saturating_sub(OVERHEAD_BYTES) / copies;
+        let mut room = max_bytes.saturating_sub(OVERHEAD_BYTES);
         loop {
             let reading = match wanted {
-                ReadTarget::Selected(selector) => read(stored, selector, room),
-                ReadTarget::Continued(position) => continue_reading(stored, position, room),
+                ReadTarget::Selected(selector) => texts::read_selected(stored, selector, room),
+                ReadTarget::Continued(position) => texts::read_on(stored, position, room),
             };
             let reading = match reading {
                 Err(DocumentReadError::Ladder(rung_ladder::Error::BudgetTooSmall { .. })) => {
@@ -298,11 +298,11 @@ impl ResultReader {
             };
             let used = reading.text_bytes();
             let answer = self.build_answer(call, handle, summary, reading);
-            match answer.reply_bytes(call.rendering).checked_sub(max_bytes) {
+            match answer.form_bytes(call.rendering).checked_sub(max_bytes) {
                 None | Some(0) => return Ok(answer),
                 Some(_) if room == 0 => return Err(too_small()),
                 // The metadata takes more than estimated: shrink the text by the excess, starting from the size it used.
-                Some(over) => room = room.min(used).saturating_sub(over.div_ceil(copies)),
+                Some(over) => room = room.min(used).saturating_sub(over),
             }
         }
     }

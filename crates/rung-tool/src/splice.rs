@@ -56,7 +56,7 @@ pub fn set_member(object: &str, name: &str, value: &str) -> String {
         let (before, after) = (&object[..start], &object[start + old.get().len()..]);
         return [before, value, after].concat();
     }
-    let name = crate::envelope::to_json(&name);
+    let name = serde_json::Value::from(name).to_string();
     let Some(rest) = object.trim_start().strip_prefix('{') else {
         return ["{", &name, ":", value, "}"].concat();
     };
