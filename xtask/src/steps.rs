@@ -106,6 +106,7 @@ pub(crate) fn test(long: bool) -> ExitCode {
     steps.step("reference pages", docs::check);
     steps.step_with_program("npm", "conformance", conformance::check);
     steps.step_with_program("npm", "pages", pages);
+    steps.step_with_program("npm", "what models see", what_models_see);
     if !changed_targets.is_empty() && !long {
         steps.step_with_subcommand("fuzz", "fuzz targets that changed", || {
             fuzz::verify(&changed_targets, FUZZ_SECONDS[0])
@@ -196,7 +197,7 @@ impl Steps {
         self.step_with_subcommand("fuzz", "fuzzing", || {
             fuzz::verify(&fuzz::all()?, FUZZ_SECONDS[1])
         });
-        self.step_with_program("python3", "real clients", || {
+        self.step_with_program("python3", "other clients", || {
             run(command("python3").args(["clients/drive.py", BINARY, "target/clients"]))
         });
         self.step_with_program("python3", "real clients ask for access", || {
@@ -302,6 +303,14 @@ fn pages() -> Result<()> {
     let mut node = command("node");
     node.args(["pages/pages.mjs", &build()?, "target/pages"]);
     run(node.env("CHROMIUM", chromium.trim()))
+}
+
+/// What reaches the models behind Claude Code and Codex, with a scripted model.
+fn what_models_see() -> Result<()> {
+    run(command("npm")
+        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"])
+        .current_dir("clients/real"))?;
+    run(command("node").args(["clients/real/run.mjs", &build()?]))
 }
 
 /// Asks the reference engine again and compares its answers with ours.
