@@ -308,7 +308,13 @@ fn pages() -> Result<()> {
 /// What reaches the models behind Claude Code and Codex, with a scripted model.
 fn what_models_see() -> Result<()> {
     run(command("npm")
-        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"])
+        .args([
+            "ci",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--silent",
+        ])
         .current_dir("clients/real"))?;
     run(command("node").args(["clients/real/run.mjs", &build()?]))
 }

@@ -72,7 +72,9 @@ pub fn measure_many_tools(rung: &Path, folder: &Path) -> Result<()> {
     for search in &searches {
         line.round_trip(search)?;
     }
-    let found = line.last_response()?["result"]["structuredContent"]["total"].clone();
+    let reply = line.last_response()?;
+    let text = reply["result"]["content"][0]["text"].as_str().unwrap_or_default();
+    let found = serde_json::from_str::<Value>(text)?["total"].clone();
     let (cpu, began) = (running.cpu_ns()?, Instant::now());
     for at in 0..SEARCHES {
         line.round_trip(&searches[at % searches.len()])?;

@@ -26,6 +26,9 @@ use rung_tool::splice;
 /// Returns the current `instructions` for a caller's model.
 pub type Instructions = Box<dyn Fn(&Permit) -> String + Send + Sync>;
 
+/// The forms of a result: content and structured content. Each has the whole limit.
+const FORMS: usize = 2;
+
 /// What a [`McpServer`] serves.
 pub struct ServerConfig {
     /// Name in `serverInfo`, for programs.
@@ -175,8 +178,8 @@ impl McpServer {
             }
         };
         let message = write_result(id, &result);
-        // The server's own results fit already; relayed ones must fit as well.
-        let max_bytes = self.message_budget(client).max_bytes;
+        // Each form of a result fits already; whatever is wrong with a result, no message is longer than all its forms.
+        let max_bytes = FORMS * self.message_budget(client).max_bytes;
         if message.len() > max_bytes {
             let why = format!(
                 "the response has {} bytes; the limit is {max_bytes}",

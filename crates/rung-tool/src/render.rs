@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 use crate::form::FormLimit;
 use crate::names::NameStyle;
 use crate::reply::{
-    ContentBlock, Reply, ResourceLink, ResultSink, ToolOutput, content_blocks, to_raw_json,
+    ContentBlock, Rendering, Reply, ResourceLink, ResultSink, ToolOutput, content_blocks,
+    to_raw_json,
 };
 use crate::source::Call;
 
@@ -106,6 +107,7 @@ fn error_forms(
 /// Creates the reply for a tool's output.
 pub(crate) async fn render(
     output: ToolOutput<Value>,
+    rendering: Rendering,
     call: &Call,
     sink: Arc<dyn ResultSink>,
 ) -> Result<Reply, Fault> {
@@ -114,10 +116,10 @@ pub(crate) async fn render(
     let allows_items = call.budget.allows_items(&output.data);
     let text = output.text.clone();
     let text = text.unwrap_or_else(|| data.get().to_owned());
-    let blocks = content_blocks(text, &output.links, call.rendering);
+    let blocks = content_blocks(text, &output.links, rendering);
     let mut content = Reply::from_blocks(blocks);
     let content_is_whole = (allows_items || output.text.is_some()) && fits(&content, limit);
-    let mut structured = (call.rendering.structured).then(|| structured_form(data.clone()));
+    let mut structured = rendering.structured.then(|| structured_form(data.clone()));
     let structured_is_whole = structured
         .as_ref()
         .is_none_or(|it| allows_items && fits(it, limit));

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::arguments::{self, Arguments};
 use crate::card::{Card, Hints, TaskUse};
 use crate::render::render;
-use crate::reply::{Reply, ResultSink, to_raw_json};
+use crate::reply::{Rendering, Reply, ResultSink, to_raw_json};
 use crate::source::{BoxFuture, Call, ToolSource, unknown_tool};
 use crate::tool::{
     Answer, ArgumentRules, Body, Cancellation, Tool, ToolContext, ToolSet, deadline_fault,
@@ -123,7 +123,15 @@ impl<S: ToolSet> Toolbox<S> {
         };
         match answer {
             Answer::Reply(reply) => Ok(reply),
-            Answer::Output(output) => Ok(render(output, call, self.result_sink.clone()).await?),
+            Answer::Output(output) => {
+                // Without a schema, structured content would only repeat the text.
+                let is_described = card.output_schema.is_some() || output.text.is_some();
+                let rendering = Rendering {
+                    structured: call.rendering.structured && is_described,
+                    ..call.rendering
+                };
+                Ok(render(output, rendering, call, self.result_sink.clone()).await?)
+            }
             Answer::Relayed(relayed) => {
                 Ok(Reply::relay(relayed, call, self.result_sink.clone()).await?)
             }

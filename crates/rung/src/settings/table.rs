@@ -295,7 +295,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         },
         default: Some(REPLY_BYTES_TEXT),
         project_permission: ProjectPermission::MayLower,
-        help: "Maximum bytes of a reply; a larger one is cut and stored whole.",
+        help: "Maximum bytes of a reply, for each of its forms (content, structured content); a larger result is cut and stored whole.",
     },
     Setting {
         key: "results.max_bytes",

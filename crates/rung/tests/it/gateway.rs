@@ -302,6 +302,14 @@ pub(crate) fn first_text(result: &Value) -> &str {
     result["content"][0]["text"].as_str().unwrap_or_default()
 }
 
+/// The data of a result: its structured content, or the JSON that its text is.
+pub(crate) fn reply_data(result: &Value) -> Value {
+    match result.get("structuredContent") {
+        Some(structured) => structured.clone(),
+        None => serde_json::from_str(first_text(result)).unwrap_or_else(|_| panic!("{result}")),
+    }
+}
+
 /// The handle of a stored result, found in the text.
 pub(crate) fn result_handle(result: &Value) -> &str {
     let text = first_text(result);
@@ -320,7 +328,8 @@ pub(crate) fn tool_error(result: &Value) -> &Value {
 
 /// The request ids of a client's active calls.
 pub(crate) fn pending_request_ids(listed: &Value) -> Vec<String> {
-    let requests = listed["structuredContent"]["requests"].as_array();
+    let listed = reply_data(listed);
+    let requests = listed["requests"].as_array();
     let requests = requests.expect("a list of requests").iter();
     requests
         .map(|request| request["request_id"].as_str().unwrap().to_owned())

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{GatewayFixture, first_text, tool_error, with_role};
+use crate::gateway::{GatewayFixture, first_text, reply_data, tool_error, with_role};
 
 #[test]
 fn a_tool_is_described_briefly_or_with_its_whole_schema() {
     let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let brief = client.call("gateway.describe", &json!({"tool_id": "house::book"}));
-    let brief = &brief["structuredContent"];
+    let brief = &reply_data(&brief);
     assert_eq!(
         (&brief["server"], &brief["tool_name"]),
         (&json!("house"), &json!("book"))
@@ -39,7 +39,7 @@ fn a_tool_is_described_briefly_or_with_its_whole_schema() {
         "gateway.describe",
         &json!({"tool_id": "house::book", "full": true}),
     );
-    let full = &full["structuredContent"];
+    let full = &reply_data(&full);
     let adults = &full["input_schema"]["properties"]["guests"]["properties"]["adults"];
     assert_eq!(adults["minimum"], 1, "{full}");
     // The invocation template works as it is.
@@ -164,10 +164,7 @@ fn a_bare_name_is_enough_where_only_one_tool_has_it() {
     let mut client = street.client(&[]);
     client.invoke("house::count", &json!({}));
     let counted = client.invoke("count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["tool_id"], "house::count",
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["tool_id"], "house::count", "{counted}");
     client.invoke("other::grow", &json!({}));
     let ambiguous = client.invoke("count", &json!({}));
     let ambiguous = tool_error(&ambiguous);
@@ -253,7 +250,7 @@ fn a_modern_client_gets_the_same() {
     let answer = client.request("tools/call", &crate::stdio::with_modern_meta(params));
     let result = &answer["result"];
     assert_eq!(
-        result["structuredContent"]["result"],
+        reply_data(&result)["result"],
         json!({"z": 1.5, "a": [2]}),
         "{answer}"
     );
@@ -329,7 +326,8 @@ fn what_there_is_to_an_argument_is_told_or_marked() {
     street.configure(&json!({"leaks": with_role("leaks")}));
     let mut client = street.client(&[]);
     let told = client.call("gateway.describe", &json!({"tool_id": "leaks::give"}));
-    let arguments = told["structuredContent"]["args"].as_array().unwrap();
+    let told = reply_data(&told);
+    let arguments = told["args"].as_array().unwrap();
     let argument = |name: &str| arguments.iter().find(|one| one["name"] == name).unwrap();
     assert_eq!(argument("code")["nested"], true, "{told}");
     assert_eq!(
@@ -405,10 +403,7 @@ fn tools_are_named_as_the_caller_knows_them() {
         assert!(!listed.contains(dotted), "{listed}");
     }
     let told = client.call("gateway_describe", &json!({"tool_id": "house::say"}));
-    assert_eq!(
-        told["structuredContent"]["invoke_as"], "gateway_invoke",
-        "{told}"
-    );
+    assert_eq!(reply_data(&told)["invoke_as"], "gateway_invoke", "{told}");
 }
 
 /// The 14 tool definitions cost tokens for every client that lists them.
@@ -444,7 +439,7 @@ fn a_gateway_tool_is_described_like_any_other() {
     let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let told = client.call("gateway.describe", &json!({"tool_id": "gateway.invoke"}));
-    let told = &told["structuredContent"];
+    let told = &reply_data(&told);
     assert_eq!(told["invoke_as"], "gateway.invoke", "{told}");
     let args = told["args"].as_array().unwrap();
     assert!(
@@ -457,7 +452,7 @@ fn a_gateway_tool_is_described_like_any_other() {
     }
     let full = json!({"tool_id": "gateway.invoke", "full": true});
     let told = client.call("gateway.describe", &full);
-    let schema = &told["structuredContent"]["input_schema"];
+    let schema = &reply_data(&told)["input_schema"];
     let timeout = &schema["properties"]["options"]["properties"]["timeout_ms"];
     assert!(
         timeout["description"]

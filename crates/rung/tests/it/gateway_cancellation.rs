@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use crate::gateway::{
-    GatewayClient, GatewayFixture, LegacyHttpSession, first_text, pending_request_ids, tool_error,
-    wait_until, with_role,
+    GatewayClient, GatewayFixture, LegacyHttpSession, first_text, pending_request_ids, reply_data,
+    tool_error, wait_until, with_role,
 };
 
 /// Two echo servers, so that one must stay unaffected.
@@ -27,7 +27,7 @@ fn send_blocking_call(street: &GatewayFixture, client: &mut GatewayClient, house
 
 fn call_count(client: &mut GatewayClient, house: &str) -> Value {
     let counted = client.invoke(&format!("{house}::count"), &json!({}));
-    counted["structuredContent"]["result"]["count"].clone()
+    reply_data(&counted)["result"]["count"].clone()
 }
 
 fn assert_cancelled(answer: &Value) {
@@ -54,20 +54,14 @@ fn a_call_is_cancelled_with_force_and_nothing_else_changes() {
         "gateway.cancel",
         &json!({"request_id": request, "force": true}),
     );
-    assert_eq!(
-        cancelled["structuredContent"]["status"], "cancelled",
-        "{cancelled}"
-    );
+    assert_eq!(reply_data(&cancelled)["status"], "cancelled", "{cancelled}");
     assert_cancelled(&client.wait_for_reply(waiting));
     street.wait_for_trace("house", "notifications/cancelled", 1);
     let again = client.call(
         "gateway.cancel",
         &json!({"request_id": request, "force": true}),
     );
-    assert_eq!(
-        again["structuredContent"]["status"], "already_complete",
-        "{again}"
-    );
+    assert_eq!(reply_data(&again)["status"], "already_complete", "{again}");
     let never = client.call(
         "gateway.cancel",
         &json!({"request_id": "house::999", "force": true}),
@@ -104,7 +98,7 @@ fn a_server_is_stopped_with_force_and_the_next_call_starts_it_again() {
             "{tool}: {refused}"
         );
         let stopped = client.call(tool, &json!({"server_name": "house", "force": true}));
-        let stopped = &stopped["structuredContent"];
+        let stopped = &reply_data(&stopped);
         assert_eq!(stopped["ok"], true, "{tool}: {stopped}");
         assert_eq!(stopped["prior_status"], "online", "{tool}: {stopped}");
         assert_eq!(stopped["new_status"], status, "{tool}: {stopped}");
@@ -132,14 +126,12 @@ fn a_server_without_work_is_stopped_without_force() {
         "gateway.disconnect_server",
         &json!({"server_name": "house"}),
     );
-    assert_eq!(
-        stopped["structuredContent"]["new_status"], "lazy",
-        "{stopped}"
-    );
+    assert_eq!(reply_data(&stopped)["new_status"], "lazy", "{stopped}");
     assert_eq!(call_count(&mut client, "house"), 1);
     let restarted = client.call("gateway.restart_server", &json!({"server_name": "house"}));
     assert_eq!(
-        restarted["structuredContent"]["new_status"], "online",
+        reply_data(&restarted)["new_status"],
+        "online",
         "{restarted}"
     );
     assert_eq!(call_count(&mut client, "house"), 1);
@@ -155,7 +147,7 @@ fn a_refresh_with_force_ends_what_is_under_way_and_leaves_servers_alone() {
     let refused = client.call("gateway.refresh", &json!({}));
     assert_eq!(tool_error(&refused)["code"], "work_pending", "{refused}");
     let done = client.call("gateway.refresh", &json!({"force": true}));
-    let done = &done["structuredContent"];
+    let done = &reply_data(&done);
     assert_eq!(
         (&done["ok"], &done["pending_requests_cancelled"]),
         (&json!(true), &json!(1)),
@@ -177,19 +169,16 @@ fn a_server_that_is_stopped_while_it_starts_has_not_failed() {
     let call = client.send_invoke("hangs::any", &json!({}));
     wait_until("it is starting", || {
         let health = client.call("gateway.health", &json!({}));
-        (health["structuredContent"]["servers"][0]["starting"] == true).then_some(())
+        (reply_data(&health)["servers"][0]["starting"] == true).then_some(())
     });
     let stopped = client.call(
         "gateway.disconnect_server",
         &json!({"server_name": "hangs", "force": true}),
     );
-    assert_eq!(
-        stopped["structuredContent"]["new_status"], "lazy",
-        "{stopped}"
-    );
+    assert_eq!(reply_data(&stopped)["new_status"], "lazy", "{stopped}");
     assert_eq!(client.wait_for_reply(call)["result"]["isError"], true);
     let health = client.call("gateway.health", &json!({"server": "hangs"}));
-    let row = &health["structuredContent"]["servers"][0];
+    let row = &reply_data(&health)["servers"][0];
     assert_eq!(row["status"], "lazy", "{health}");
 }
 
@@ -236,7 +225,8 @@ fn one_client_neither_sees_nor_ends_what_another_has_under_way() {
         }
         let refreshed = bob.call("gateway.refresh", &json!({"force": true}));
         assert_eq!(
-            refreshed["structuredContent"]["pending_requests_cancelled"], 0,
+            reply_data(&refreshed)["pending_requests_cancelled"],
+            0,
             "{refreshed}"
         );
         assert!(!waiting.is_finished());
@@ -263,7 +253,7 @@ fn over_http_a_cancelled_call_ends_alone_and_both_sessions_live_on() {
             "gateway.cancel",
             &json!({"request_id": hers[0], "force": true}),
         );
-        assert_eq!(ended["structuredContent"]["status"], "cancelled", "{ended}");
+        assert_eq!(reply_data(&ended)["status"], "cancelled", "{ended}");
         let cancelled = of_alice.join().unwrap();
         assert_eq!(
             tool_error(&cancelled)["code"],
@@ -274,7 +264,7 @@ fn over_http_a_cancelled_call_ends_alone_and_both_sessions_live_on() {
         for session in [&alice, &bob] {
             let counted = session.invoke("house::count", &json!({}));
             assert!(
-                counted["structuredContent"]["result"]["count"].is_u64(),
+                reply_data(&counted)["result"]["count"].is_u64(),
                 "{counted}"
             );
         }
@@ -301,10 +291,7 @@ fn over_http_a_server_is_stopped_by_the_only_client_with_calls_there() {
             "gateway.restart_server",
             &json!({"server_name": "house", "force": true}),
         );
-        assert_eq!(
-            done["structuredContent"]["cancelled_request_count"], 1,
-            "{done}"
-        );
+        assert_eq!(reply_data(&done)["cancelled_request_count"], 1, "{done}");
         assert_eq!(
             tool_error(&of_alice.join().unwrap())["code"],
             "call_cancelled"
@@ -313,10 +300,7 @@ fn over_http_a_server_is_stopped_by_the_only_client_with_calls_there() {
         bob.invoke("other::release", &json!({}));
         assert_eq!(first_text(&of_bob.join().unwrap()), "released");
         let counted = bob.invoke("house::count", &json!({}));
-        assert_eq!(
-            counted["structuredContent"]["result"]["count"], 1,
-            "{counted}"
-        );
+        assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
     });
     assert_eq!(
         (street.start_count("house"), street.start_count("other")),

@@ -4,7 +4,9 @@ use std::process::{Command, Stdio as Pipe};
 
 use serde_json::{Value, json};
 
-use crate::gateway::{GatewayClient, GatewayFixture, first_text, tool_error, wait_until};
+use crate::gateway::{
+    GatewayClient, GatewayFixture, first_text, reply_data, tool_error, wait_until,
+};
 use crate::http::ServerProcess;
 use crate::stdio::StdioClient;
 
@@ -83,7 +85,7 @@ fn a_file_as_people_have_it_is_taken_and_what_is_left_out_is_named() {
         "{unset}"
     );
     let health = client.call("gateway.health", &json!({"all": true}));
-    let health = &health["structuredContent"];
+    let health = &reply_data(&health);
     assert_eq!(
         health["counts"],
         json!({"online": 1, "withheld": 4}),
@@ -142,11 +144,13 @@ fn a_server_at_an_address_gets_the_headers_it_is_given() {
     assert!(metadata.starts_with(&format!("http://{}/", server.address)));
     let health = client.call("gateway.health", &json!({"server": "refused"}));
     assert_eq!(
-        health["structuredContent"]["servers"][0]["auth_state"], "missing_auth",
+        reply_data(&health)["servers"][0]["auth_state"],
+        "missing_auth",
         "{health}"
     );
     assert_eq!(
-        &health["structuredContent"]["servers"][0]["auth_challenge"], challenge,
+        &reply_data(&health)["servers"][0]["auth_challenge"],
+        challenge,
         "{health}"
     );
 }
@@ -178,14 +182,14 @@ fn what_a_file_says_of_signing_in_is_told_with_what_is_wanted() {
     let hint = tool_error(&refused)["hint"].as_str().unwrap();
     assert!(hint.contains(wanted), "{refused}");
     let health = client.call("gateway.health", &json!({"server": "house"}));
-    let row = &health["structuredContent"]["servers"][0];
+    let row = &reply_data(&health)["servers"][0];
     assert_eq!(row["next_step"], wanted, "{health}");
     for (name, expected) in told.as_object().unwrap() {
         assert_eq!(&row[name], expected, "{health}");
     }
     assert_eq!(row["startup_env_var"], "NOT_SET_ANYWHERE", "{health}");
     let health = client.call("gateway.health", &json!({}));
-    let problems = health["structuredContent"]["problems"].to_string();
+    let problems = reply_data(&health)["problems"].to_string();
     assert!(problems.contains("oidc_issuer_url"), "{health}");
     assert!(!problems.contains("secret"), "{health}");
     // An edit of the auth metadata alone is applied without restarting the server.
@@ -199,10 +203,7 @@ fn what_a_file_says_of_signing_in_is_told_with_what_is_wanted() {
     street.configure(&json!({"house": house}));
     client.call("gateway.refresh", &json!({}));
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 2,
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["result"]["count"], 2, "{counted}");
 }
 
 #[test]
@@ -281,10 +282,7 @@ fn servers_that_come_later_are_taken_up_where_there_were_none() {
     client.wait_for_message(changed);
     assert_eq!(tools(&mut client), 14);
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 1,
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
     wait_until("the server over HTTP knows it, too", || {
         told(&greeting(Some(&token))).then_some(())
     });
@@ -320,7 +318,7 @@ fn what_is_given_counts_before_the_project_and_that_before_the_user() {
     );
     assert_eq!(read_variable(&mut first, "WORD"), "given");
     let all = first.call("gateway.health", &json!({"all": true}));
-    assert!(all.to_string().contains("\"only\""), "{all}");
+    assert!(reply_data(&all).to_string().contains("\"only\""), "{all}");
     let mut second = start_client(&street, &["--trust-project"]);
     assert_eq!(read_variable(&mut second, "WORD"), "project");
     std::fs::remove_file(street.sandbox.home().join("project/.mcp.json")).unwrap();
@@ -342,13 +340,13 @@ fn a_project_starts_nothing_before_it_is_approved() {
         ("gateway.health", json!({})),
     ] {
         let told = client.call(tool, &arguments);
-        let hint = &told["structuredContent"]["hint"];
+        let hint = &reply_data(&told)["hint"];
         let hint = hint.as_str().unwrap_or_default();
         assert!(
             hint.contains("rung gateway trust") && hint.contains("house"),
             "{tool}: {told}"
         );
-        assert!(told["structuredContent"].to_string().len() < 1_024);
+        assert!(reply_data(&told).to_string().len() < 1_024);
     }
     for (tool, arguments) in [
         ("gateway.invoke", json!({"tool_id": "house::count"})),
@@ -422,10 +420,7 @@ fn servers_of_the_settings_are_there_as_well() {
     );
     let mut client = start_client(&street, &[]);
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 1,
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
 }
 
 #[test]
@@ -521,7 +516,7 @@ fn a_projects_server_of_the_same_name_is_told_to_wait() {
     let mut client = start_client(&street, &[]);
     assert_eq!(read_variable(&mut client, "WORD"), "user");
     let health = client.call("gateway.health", &json!({}));
-    let problems = health["structuredContent"]["problems"].to_string();
+    let problems = reply_data(&health)["problems"].to_string();
     assert!(problems.contains("waits for approval"), "{health}");
     street
         .sandbox
@@ -599,7 +594,7 @@ fn an_unapproved_rung_toml_is_approved_with_config_trust() {
     let mut client = GatewayClient::open(StdioClient::spawn(&mut command), &json!({}));
     let refused = client.invoke("far::x", &json!({}));
     let health = client.call("gateway.health", &json!({}));
-    let health = &health["structuredContent"];
+    let health = &reply_data(&health);
     assert_eq!(health["servers"][0]["next_step"], "rung config trust");
     for told in [&refused, health] {
         assert!(told.to_string().contains("rung config trust"), "{told}");

@@ -4,7 +4,9 @@ use std::process::{Command, Stdio as Pipe};
 
 use serde_json::{Value, json};
 
-use crate::gateway::{GatewayClient, GatewayFixture, first_text, result_handle, tool_error};
+use crate::gateway::{
+    GatewayClient, GatewayFixture, first_text, reply_data, result_handle, tool_error,
+};
 use crate::stdio::StdioClient;
 
 /// Starts the gateway with its data on a tmpfs of 6 MB, if the machine allows mounting one, else with a file size limit.
@@ -79,10 +81,7 @@ fn a_result_that_cannot_be_kept_is_told_as_a_call_that_was_done() {
         assert_done_but_not_stored(&longer);
     }
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 1,
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
     let read = client.call("rung.read", &kept);
     assert_ne!(read["isError"], true, "{read}");
     let said = client.invoke("house::say", &json!({"text": "still here"}));

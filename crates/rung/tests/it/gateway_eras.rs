@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{GatewayClient, GatewayFixture, first_text, with_role};
+use crate::gateway::{GatewayClient, GatewayFixture, first_text, reply_data, with_role};
 use crate::stdio::{StdioClient, modern_meta};
 
 /// A fixture with the echo server (legacy) and Rung's own conformance server (modern).
@@ -333,7 +333,8 @@ fn a_modern_server_behind_the_gateway_is_as_it_is_alone() {
     assert_eq!(failed["isError"], true, "{failed}");
     let health = client.call("gateway.health", &json!({"server": "own"}));
     assert_eq!(
-        health["structuredContent"]["servers"][0]["protocol_version"], "2026-07-28",
+        reply_data(&health)["servers"][0]["protocol_version"],
+        "2026-07-28",
         "{health}"
     );
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::gateway::{
-    GatewayFixture, LegacyHttpSession, first_text, tool_error, wait_until, with_role,
+    GatewayFixture, LegacyHttpSession, first_text, reply_data, tool_error, wait_until, with_role,
 };
 
 /// Enough for a busy machine, and far below the time any server hangs here.
@@ -45,10 +45,10 @@ fn a_server_that_cannot_start_is_named_with_its_last_words_and_what_to_do() {
         }
     }
     let health = client.call("gateway.health", &json!({}));
-    let health = &health["structuredContent"];
+    let health = &reply_data(&health);
     assert_eq!(health["counts"], json!({"error": 3}));
     let one = client.call("gateway.health", &json!({"server": "dies"}));
-    let row = &one["structuredContent"]["servers"][0];
+    let row = &reply_data(&one)["servers"][0];
     assert_eq!(row["status"], "error");
     assert!(
         row["error"]
@@ -64,14 +64,14 @@ fn a_server_that_ends_while_idle_is_reported_until_it_is_called() {
     let street = GatewayFixture::with_echo_server();
     let mut client = street.client(&[]);
     let counted = client.invoke("house::count", &json!({}));
-    let pid = &counted["structuredContent"]["result"]["pid"];
+    let pid = &reply_data(&counted)["result"]["pid"];
     let killed = std::process::Command::new("kill")
         .args(["-9", &pid.to_string()])
         .status();
     assert!(killed.unwrap().success());
     let health = wait_until("its end is noticed", || {
         let health = client.call("gateway.health", &json!({}));
-        let health = health["structuredContent"].clone();
+        let health = reply_data(&health);
         (health["servers"][0]["status"] == "error").then_some(health)
     });
     let why = health["servers"][0]["error"].as_str().unwrap();
@@ -80,9 +80,9 @@ fn a_server_that_ends_while_idle_is_reported_until_it_is_called() {
         "{health}"
     );
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 1);
+    assert_eq!(reply_data(&counted)["result"]["count"], 1);
     let health = client.call("gateway.health", &json!({}));
-    let row = &health["structuredContent"]["servers"][0];
+    let row = &reply_data(&health)["servers"][0];
     assert_eq!(row["status"], "online", "{health}");
     assert!(row.get("error").is_none(), "{health}");
     // A stopped server is not reported as having died.
@@ -91,7 +91,7 @@ fn a_server_that_ends_while_idle_is_reported_until_it_is_called() {
         &json!({"server_name": "house"}),
     );
     let health = client.call("gateway.health", &json!({"server": "house"}));
-    let row = &health["structuredContent"]["servers"][0];
+    let row = &reply_data(&health)["servers"][0];
     assert_eq!(row["status"], "lazy", "{health}");
 }
 
@@ -105,12 +105,9 @@ fn a_server_that_was_mended_is_used_by_the_next_call() {
     assert_eq!(tool_error(&failed)["code"], "source_unavailable");
     std::os::unix::fs::symlink(wrapper_script(&street), &script).unwrap();
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 1,
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
     let health = client.call("gateway.health", &json!({}));
-    assert_eq!(health["structuredContent"]["counts"], json!({"online": 1}));
+    assert_eq!(reply_data(&health)["counts"], json!({"online": 1}));
 }
 
 /// A script without arguments that runs the echo server.
@@ -140,21 +137,15 @@ fn a_server_that_hangs_in_its_start_delays_no_other() {
     let hung = client.send_invoke("hangs::a", &json!({}));
     street.wait_for_trace("hangs", "started", 1);
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 1,
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
     let found = client.call("gateway.catalog_search", &json!({"query": "count"}));
-    assert_eq!(
-        found["structuredContent"]["results"][0]["tool_id"],
-        "house::count"
-    );
+    assert_eq!(reply_data(&found)["results"][0]["tool_id"], "house::count");
     client.call("gateway.health", &json!({"all": true}));
     assert!(began.elapsed() < MAX_DELAY, "{:?}", began.elapsed());
     // A caller can cancel its wait for a starting server.
     client.stdio.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": hung}}));
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 2);
+    assert_eq!(reply_data(&counted)["result"]["count"], 2);
 }
 
 #[test]
@@ -172,10 +163,7 @@ fn over_http_the_hung_start_of_one_client_delays_no_other() {
         let hung = scope.spawn(move || alice.invoke("hangs::a", &json!({})));
         street.wait_for_trace("hangs", "started", 1);
         let counted = bob.invoke("house::count", &json!({}));
-        assert_eq!(
-            counted["structuredContent"]["result"]["count"], 1,
-            "{counted}"
-        );
+        assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
         assert!(!hung.is_finished(), "it hangs all the while");
         let failed = hung.join().unwrap();
         assert_eq!(
@@ -205,19 +193,16 @@ fn a_call_that_may_have_been_done_is_not_repeated_and_the_next_one_works() {
     );
     assert_eq!(street.trace_count("house", "add"), 1);
     let health = client.call("gateway.health", &json!({}));
-    let health = &health["structuredContent"];
+    let health = &reply_data(&health);
     assert_eq!(health["counts"], json!({"error": 1}), "{health}");
     let why = health["servers"][0]["error"].as_str().unwrap();
     assert!(why.contains("segmentation something"), "{why}");
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 1,
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
     assert_eq!(street.start_count("house"), 2);
     let health = client.call("gateway.health", &json!({}));
-    assert_eq!(health["structuredContent"]["counts"], json!({"online": 1}));
-    let row = &health["structuredContent"]["servers"][0];
+    assert_eq!(reply_data(&health)["counts"], json!({"online": 1}));
+    let row = &reply_data(&health)["servers"][0];
     assert_eq!(row["error"], Value::Null, "{row}");
 }
 
@@ -258,7 +243,7 @@ fn a_crash_is_reported_to_every_caller_whose_call_it_ended() {
     let answer = client.wait_for_reply(one);
     assert!(answer["result"]["isError"] == true, "{answer}");
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 1);
+    assert_eq!(reply_data(&counted)["result"]["count"], 1);
 }
 
 #[test]
@@ -284,7 +269,7 @@ fn a_call_that_takes_too_long_ends_by_itself_and_its_server_is_told() {
     );
     street.wait_for_trace("house", "notifications/cancelled", 2);
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 1);
+    assert_eq!(reply_data(&counted)["result"]["count"], 1);
     assert_eq!(street.start_count("house"), 1, "it goes on as it was");
 }
 
@@ -329,15 +314,12 @@ fn the_time_of_a_call_is_also_that_of_its_servers_start() {
         "{hint}"
     );
     let health = client.call("gateway.health", &json!({"server": "slow"}));
-    let row = &health["structuredContent"]["servers"][0];
+    let row = &reply_data(&health)["servers"][0];
     assert_eq!(row["starting"], true, "{row}");
     // The start has continued in the background.
     std::fs::write(&door, "").unwrap();
     let counted = client.invoke("slow::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 1,
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
     assert_eq!(street.start_count("slow"), 1);
 }
 
@@ -364,7 +346,7 @@ fn a_refresh_does_not_wait_for_servers_that_hang() {
     let began = Instant::now();
     let refreshed = client.call("gateway.refresh", &json!({}));
     assert!(began.elapsed() < MAX_DELAY / 2, "{:?}", began.elapsed());
-    let refreshed = &refreshed["structuredContent"];
+    let refreshed = &reply_data(&refreshed);
     assert_eq!(refreshed["still_starting"], json!(["hangs"]), "{refreshed}");
     // A server started only to list its tools is stopped again.
     assert_eq!(refreshed["servers_online"], 0, "{refreshed}");
@@ -385,7 +367,7 @@ fn failed_servers_are_listed_apart_from_servers_not_seen_yet() {
     let mut client = street.client(&[]);
     let found = wait_until("it is known to fail", || {
         let found = client.call("gateway.catalog_search", &json!({"query": "x"}));
-        let found = found["structuredContent"].clone();
+        let found = reply_data(&found);
         (found["failed"] == json!(["dies"])).then_some(found)
     });
     assert_eq!(found["not_seen_yet"], Value::Null, "{found}");

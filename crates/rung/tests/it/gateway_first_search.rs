@@ -8,17 +8,17 @@ use serde_json::{Map, Value, json};
 
 use crate::call_and_inspect::is_alive;
 use crate::gateway::{
-    GatewayClient, GatewayFixture, faulty_server, tool_error, wait_until, with_role,
+    GatewayClient, GatewayFixture, faulty_server, reply_data, tool_error, wait_until, with_role,
 };
 use crate::sandbox::run;
 
 fn search(client: &mut GatewayClient, arguments: &Value) -> Value {
-    client.call("gateway.catalog_search", arguments)["structuredContent"].clone()
+    reply_data(&client.call("gateway.catalog_search", arguments))
 }
 
 fn server_health(client: &mut GatewayClient, server: &str) -> Value {
     let health = client.call("gateway.health", &json!({"server": server}));
-    health["structuredContent"]["servers"][0].clone()
+    reply_data(&health)["servers"][0].clone()
 }
 
 fn tool_ids(found: &Value) -> Vec<&str> {
@@ -71,7 +71,7 @@ fn the_first_search_finds_tools_and_leaves_no_server_running() {
     // A call starts the server again, and it stays.
     client.invoke("north::count", &json!({}));
     let counted = client.invoke("north::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 2);
+    assert_eq!(reply_data(&counted)["result"]["count"], 2);
     assert_eq!(
         (street.start_count("north"), street.start_count("south")),
         (2, 1)
@@ -114,10 +114,7 @@ fn a_search_ends_no_server_that_is_called_meanwhile() {
     }
     for call in calls {
         let answer = client.wait_for_reply(call);
-        assert_eq!(
-            answer["result"]["structuredContent"]["ok"], true,
-            "{answer}"
-        );
+        assert_eq!(reply_data(&answer["result"])["ok"], true, "{answer}");
     }
     client.wait_for_reply(searching);
     for name in &names {
@@ -212,7 +209,7 @@ fn search_one_shot(street: &GatewayFixture, flags: &str, query: &str) -> Value {
     let ran = run(&mut command);
     assert_eq!(ran.status, 0, "{ran:?}");
     let result: Value = serde_json::from_str(&ran.stdout).unwrap();
-    result["structuredContent"].clone()
+    reply_data(&result)
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{GatewayClient, GatewayFixture, wait_until};
+use crate::gateway::{GatewayClient, GatewayFixture, reply_data, wait_until};
 
 const GUIDANCE_FILE: &str = ".claude/gateway-guidance.yaml";
 const GUIDANCE_URI: &str = "pmcp://guidance/code-execution";
@@ -18,7 +18,7 @@ fn collect_guidance(client: &mut GatewayClient) -> (bool, Value, Value, bool) {
             "gateway.catalog_search",
             &json!({"query": "book a hotel room"}),
         );
-        let found = found["structuredContent"]["results"].clone();
+        let found = reply_data(&found)["results"].clone();
         (found[0]["tool_id"] == "house::book").then_some(found)
     });
     assert_eq!(
@@ -27,11 +27,12 @@ fn collect_guidance(client: &mut GatewayClient) -> (bool, Value, Value, bool) {
         "a book is no list: {found}"
     );
     let found = client.call("gateway.catalog_search", &json!({"limit": 30}));
-    let cards = found["structuredContent"]["results"].as_array().unwrap();
+    let found = reply_data(&found);
+    let cards = found["results"].as_array().unwrap();
     let card = cards.iter().find(|card| card["tool_id"] == "house::add");
     let hint = card.expect("it adds something")["code_hint"].clone();
     let described = client.call("gateway.describe", &json!({"tool_id": "house::add"}));
-    let snippet = described["structuredContent"]["code_snippet"].clone();
+    let snippet = reply_data(&described)["code_snippet"].clone();
     let listed = client.request("resources/list", &json!({}));
     let page = listed["result"]["resources"].as_array().unwrap();
     let page = page.iter().any(|resource| resource["uri"] == GUIDANCE_URI);
@@ -71,9 +72,8 @@ fn guidance_is_brief_unless_the_user_wants_more_or_less() {
         .unwrap();
     assert!(told.contains("Ask before you book."), "{told}");
     let described = client.call("gateway_describe", &json!({"tool_id": "house::add"}));
-    let snippet = described["structuredContent"]["code_snippet"]
-        .as_str()
-        .unwrap();
+    let described = reply_data(&described);
+    let snippet = described["code_snippet"].as_str().unwrap();
     assert!(snippet.contains("call(\"gateway_invoke\""), "{snippet}");
     assert!(snippet.contains("\"house::add\""), "{snippet}");
     let read = client.request("resources/read", &json!({"uri": GUIDANCE_URI}));
@@ -109,7 +109,7 @@ fn an_edit_is_taken_up_and_a_file_that_cannot_be_read_is_told_of() {
     write_guidance_file(&street, "guidance: {level: loud}");
     let problems = wait_until("the file is told of", || {
         let health = client.call("gateway.health", &json!({}));
-        let problems = health["structuredContent"]["problems"].to_string();
+        let problems = reply_data(&health)["problems"].to_string();
         problems
             .contains("gateway-guidance.yaml")
             .then_some(problems)

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio as Pipe};
 
 use serde_json::json;
 
-use crate::gateway::{GatewayFixture, LegacyHttpSession, tool_error};
+use crate::gateway::{GatewayFixture, LegacyHttpSession, reply_data, tool_error};
 use crate::http::{HttpRequest, ServerProcess, legacy_request};
 
 const TOKEN: &str = "a-token-that-somebody-exported-0123456789";
@@ -80,10 +80,7 @@ fn the_exported_token_is_accepted_and_no_other() {
     );
     let session = LegacyHttpSession::open(&server, Some(TOKEN));
     let counted = session.invoke("house::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 1,
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
 }
 
 /// The port may be in use by another process: the error names it too.
@@ -181,10 +178,7 @@ fn without_any_token_local_clients_reach_the_servers() {
     let server = ServerProcess::spawn(command.args(["--port", "0"]));
     let anybody = LegacyHttpSession::open(&server, None);
     let counted = anybody.invoke("house::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 1,
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
     let token = street.create_token("laptop");
     assert_eq!(server.fetch(initialize_request()).status, 401);
     assert_eq!(
@@ -269,7 +263,7 @@ fn recent_calls_are_shown_to_their_caller() {
     bob.invoke("house::say", &json!({}));
     let told = |session: &LegacyHttpSession<'_>, arguments| {
         let health = session.call("gateway.health", &arguments);
-        health["structuredContent"].clone()
+        reply_data(&health)
     };
     let all = told(&alice, json!({"all": true}));
     let events = all["audit_events"].as_array().unwrap();

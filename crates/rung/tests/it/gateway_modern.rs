@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{GatewayFixture, result_handle, tool_error, wait_until};
+use crate::gateway::{GatewayFixture, reply_data, result_handle, tool_error, wait_until};
 use crate::http::{HttpReply, ServerProcess, SseEvent, modern_request};
 
 /// A client identified by its token alone.
@@ -78,17 +78,14 @@ fn a_modern_client_gets_from_discovery_to_the_whole_of_a_long_result() {
         "{tools:?}"
     );
     let counted = alice.invoke("house::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 1,
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
     let shown = alice.invoke("house::text", &json!({"bytes": BYTES}));
     let handle = result_handle(&shown);
     let mut next = json!({"handle": handle, "path": "content[0].text"});
     let mut read = String::new();
     loop {
         let part = alice.call("rung.read", &next);
-        let part = &part["structuredContent"];
+        let part = &reply_data(&part);
         read.push_str(part["text"].as_str().unwrap_or_else(|| panic!("{part}")));
         match part["next_cursor"].as_str() {
             Some(cursor) => next = json!({"handle": handle, "cursor": cursor}),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::call_and_inspect::is_alive;
 use crate::gateway::{
-    GatewayClient, GatewayFixture, first_text, result_handle, tool_error, wait_until,
+    GatewayClient, GatewayFixture, first_text, reply_data, result_handle, tool_error, wait_until,
 };
 
 const DENY_POLICY: &str = "\
@@ -37,10 +37,7 @@ fn find_tool_ids(client: &mut GatewayClient, query: &str) -> Vec<String> {
         "gateway.catalog_search",
         &json!({"query": query, "limit": 100}),
     );
-    let results = found["structuredContent"]["results"]
-        .as_array()
-        .unwrap()
-        .clone();
+    let results = reply_data(&found)["results"].as_array().unwrap().clone();
     let ids = results
         .iter()
         .map(|card| card["tool_id"].as_str().unwrap().to_owned());
@@ -121,7 +118,7 @@ fn what_is_denied_is_used_in_no_way() {
         assert_denied(&client.call(tool, &arguments));
     }
     let health = client.call("gateway.health", &json!({"server": "secret"}));
-    let row = &health["structuredContent"]["servers"][0];
+    let row = &reply_data(&health)["servers"][0];
     assert_eq!(
         (&row["status"], &row["auth_state"]),
         (&json!("withheld"), &json!("policy_denied")),
@@ -129,7 +126,7 @@ fn what_is_denied_is_used_in_no_way() {
     );
     assert!(row.get("tool_count").is_none(), "{health}");
     let refreshed = client.call("gateway.refresh", &json!({}));
-    let refreshed = &refreshed["structuredContent"];
+    let refreshed = &reply_data(&refreshed);
     assert_eq!(refreshed["servers_seen"], 1, "{refreshed}");
     assert_eq!(refreshed["tools_indexed"], all.len(), "{refreshed}");
     let resources = client.request("resources/list", &json!({}));
@@ -273,7 +270,7 @@ fn an_edited_policy_is_taken_up_and_a_broken_one_is_refused() {
         street.sandbox.write("policy.yaml", broken);
         let problem = wait_until("it is told that the edit is refused", || {
             let health = client.call("gateway.health", &json!({}));
-            let problems = health["structuredContent"]["problems"].to_string();
+            let problems = reply_data(&health)["problems"].to_string();
             problems
                 .contains("the previous policy applies")
                 .then_some(problems)
@@ -290,11 +287,7 @@ fn an_edited_policy_is_taken_up_and_a_broken_one_is_refused() {
             .then_some(())
     });
     let health = client.call("gateway.health", &json!({}));
-    assert_eq!(
-        health["structuredContent"]["problems"],
-        Value::Null,
-        "{health}"
-    );
+    assert_eq!(reply_data(&health)["problems"], Value::Null, "{health}");
     assert_eq!(
         street.start_count("house"),
         1,
@@ -331,13 +324,17 @@ fn an_edited_configuration_is_taken_up_server_by_server() {
     );
     wait_until("the new server is there", || {
         let all = client.call("gateway.health", &json!({"all": true}));
-        all.to_string().contains("\"new\"").then_some(())
+        reply_data(&all)
+            .to_string()
+            .contains("\"new\"")
+            .then_some(())
     });
     let gone = client.invoke("old::count", &json!({}));
     assert_eq!(tool_error(&gone)["code"], "unknown_tool", "{gone}");
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(
-        counted["structuredContent"]["result"]["count"], 2,
+        reply_data(&counted)["result"]["count"],
+        2,
         "it is the same one"
     );
     assert_eq!(
@@ -360,13 +357,13 @@ fn an_edited_configuration_is_taken_up_server_by_server() {
     street.sandbox.write("servers.json", "{\"mcpServers\": {");
     wait_until("it is told that the file is broken", || {
         let health = client.call("gateway.health", &json!({}));
-        health["structuredContent"]["problems"]
+        reply_data(&health)["problems"]
             .to_string()
             .contains("servers.json")
             .then_some(())
     });
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 3);
+    assert_eq!(reply_data(&counted)["result"]["count"], 3);
 }
 
 /// The start mode is not part of a server's identity.
@@ -385,10 +382,10 @@ fn a_server_that_is_to_start_by_itself_from_now_on_does_and_one_that_runs_goes_o
     write(json!(["house", "other"]));
     street.wait_for_trace("other", "notifications/initialized", 1);
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(counted["structuredContent"]["result"]["count"], 2);
+    assert_eq!(reply_data(&counted)["result"]["count"], 2);
     let mut start = |server: &str| {
         let health = client.call("gateway.health", &json!({"server": server}));
-        health["structuredContent"]["servers"][0]["startup_policy"].clone()
+        reply_data(&health)["servers"][0]["startup_policy"].clone()
     };
     assert_eq!(
         (start("house"), start("other")),

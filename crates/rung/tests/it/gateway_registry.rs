@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 
 use crate::agents::fake_provider::{FakeProvider, RecordedRequest, write_response};
-use crate::gateway::{GatewayClient, GatewayFixture, wait_until};
+use crate::gateway::{GatewayClient, GatewayFixture, reply_data, wait_until};
 use crate::stdio::StdioClient;
 
 fn registry_entry(name: &str, description: &str, package: &str) -> Value {
@@ -52,7 +52,7 @@ const QUERY: &str = "weather forecast for a city";
 
 fn search(client: &mut GatewayClient) -> Value {
     let found = client.call("gateway.catalog_search", &json!({"query": QUERY}));
-    found["structuredContent"].clone()
+    reply_data(&found)
 }
 
 fn wait_for_candidates(client: &mut GatewayClient) -> Value {
@@ -191,7 +191,7 @@ fn a_registry_that_lies_or_fails_is_reported_and_delays_no_search() {
         });
         assert!(hint.contains(why), "{why}: {hint}");
         let health = client.call("gateway.health", &json!({}));
-        let problems = health["structuredContent"]["problems"].to_string();
+        let problems = reply_data(&health)["problems"].to_string();
         assert!(problems.contains(why), "{health}");
         let counted = client.invoke("house::count", &json!({}));
         assert_ne!(counted["isError"], true, "{counted}");

@@ -3,7 +3,9 @@
 use rung_tokens::count_tokens;
 use serde_json::{Value, json};
 
-use crate::gateway::{GatewayClient, GatewayFixture, first_text, result_handle, tool_error};
+use crate::gateway::{
+    GatewayClient, GatewayFixture, first_text, reply_data, result_handle, tool_error,
+};
 
 const BYTES: usize = 2 << 20;
 
@@ -52,7 +54,7 @@ fn a_long_text_is_shown_within_both_limits_and_read_byte_for_byte() {
     let mut read = String::new();
     loop {
         let part = client.call("rung.read", &next);
-        let part = &part["structuredContent"];
+        let part = &reply_data(&part);
         read.push_str(part["text"].as_str().unwrap_or_else(|| panic!("{part}")));
         match part["next_cursor"].as_str() {
             Some(cursor) => {
@@ -84,7 +86,8 @@ fn the_next_call_that_a_preview_names_is_one_that_works() {
     let shown_text = first_text(&shown).split_once('\n').unwrap().1;
     let from = usize::try_from(next["offset_chars"].as_u64().unwrap()).unwrap();
     assert_eq!(shown_text, &long_text(100_000)[..from]);
-    let read = read["structuredContent"]["text"].as_str().unwrap();
+    let read = reply_data(&read);
+    let read = read["text"].as_str().unwrap();
     assert!(long_text(100_000)[from..].starts_with(read));
 }
 
@@ -142,6 +145,78 @@ fn each_form_of_a_result_is_limited_by_itself() {
         );
     }
     assert_eq!(shown["structuredContent"]["truncated"], true, "{shown}");
+}
+
+/// Two forms that each have nearly the whole limit are both sent whole.
+#[test]
+fn a_message_may_be_as_long_as_its_forms() {
+    let street = GatewayFixture::with_echo_server();
+    let policy = "limits: {max_output_tokens: 100000}";
+    let file = street.sandbox.write("policy.yaml", policy);
+    let mut client = street.client(&["--policy", file.to_str().unwrap()]);
+    let arguments = json!({"tool_id": "house::rich", "arguments": {"bytes": 40_000}});
+    let (bytes, shown) = invoke_raw(&mut client, &arguments);
+    let whole = "word ".repeat(8_000);
+    assert!(bytes > 80_000, "{bytes}");
+    assert_eq!(first_text(&shown), whole);
+    assert_eq!(shown["structuredContent"]["result"]["words"], whole);
+}
+
+/// A pattern finds each hit once, with its line; JSON in a text is read by path.
+#[test]
+fn a_stored_result_is_searched_in_its_texts() {
+    let street = GatewayFixture::with_echo_server();
+    let sandbox = &street.sandbox;
+    let text: String = (1..=60).map(|n| format!("line {n} é\n")).collect();
+    let inner = json!({"rows": [{"id": 7}], "note": "needle"}).to_string();
+    let result = json!({
+        "content": [{"type": "text", "text": text}, {"type": "image", "data": "", "mimeType": "image/png"},
+            {"type": "text", "text": inner}],
+        "structuredContent": {"text": text, "note": "needle", "only": "here"},
+    });
+    let handle = sandbox.store_result("application/json", result.to_string());
+    let mut client = street.client(&[]);
+    let mut read = |arguments: Value| {
+        let mut all = json!({"handle": handle});
+        let members = arguments.as_object().unwrap().clone();
+        all.as_object_mut().unwrap().extend(members);
+        client.call("rung.read", &all)["structuredContent"].clone()
+    };
+    let found = read(json!({"pattern": "^line 4[12] "}));
+    let lines: Vec<&Value> = found["hits"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hit| &hit["line"])
+        .collect();
+    assert_eq!(lines, [41, 42], "{found}");
+    assert_eq!(found["path"], "content[0].text");
+    assert_eq!(
+        read(json!({"lines": "3-4"}))["text"],
+        "line 3 é\nline 4 é\n"
+    );
+    // Matches of one text are followed by those of the next.
+    let (mut hits, mut next) = (0, json!({"pattern": "line|needle"}));
+    loop {
+        let found = read(next);
+        hits += found["hits"].as_array().unwrap().len();
+        match found.get("next_cursor") {
+            Some(cursor) => next = json!({"cursor": cursor}),
+            None => break,
+        }
+    }
+    assert_eq!(hits, 61);
+    // What no text has is found in the JSON.
+    let only = read(json!({"pattern": "here"}));
+    assert_eq!(only["hits"].as_array().unwrap().len(), 1, "{only}");
+    assert_eq!(
+        read(json!({"path": "content[2].text.rows[0].id"}))["text"],
+        "7"
+    );
+    assert_eq!(
+        read(json!({"path": "content[2].text.rows[*].id"}))["text"],
+        "[7]"
+    );
 }
 
 /// An image stays in the reply when the text next to it is too long.
@@ -339,16 +414,17 @@ fn a_policy_bounds_the_tools_of_a_server() {
     let mut client = street.client(&["--policy", file.to_str().unwrap()]);
     client.call("gateway.connect_server", &json!({"server_name": "house"}));
     let found = client.call("gateway.catalog_search", &json!({}));
-    assert_eq!(found["structuredContent"]["total"], 3, "{found}");
+    assert_eq!(reply_data(&found)["total"], 3, "{found}");
     // A tool over the limit is not merely unlisted.
     let beyond = client.invoke("house::book", &json!({"when": "x"}));
     assert_eq!(tool_error(&beyond)["code"], "unknown_tool", "{beyond}");
     let first = client.invoke("house::count", &json!({}));
-    assert_eq!(first["structuredContent"]["ok"], true, "{first}");
+    assert_eq!(reply_data(&first)["ok"], true, "{first}");
     // The number of hidden tools is reported.
     let health = client.call("gateway.health", &json!({"server": "house"}));
     assert_eq!(
-        health["structuredContent"]["servers"][0]["hidden_tools"], 17,
+        reply_data(&health)["servers"][0]["hidden_tools"],
+        17,
         "{health}"
     );
 }
@@ -390,7 +466,7 @@ fn the_limits_of_the_policy_hold_for_what_we_say_ourselves() {
         let mut client = street.client(&["--policy", file.to_str().unwrap()]);
         client.invoke("house::count", &json!({}));
         let (most_bytes, most_tokens) = match policy.split(": ").nth(2) {
-            Some("300}") => (300, 4_000),
+            Some("600}") => (600, 4_000),
             Some("900}") => (900, 4_000),
             _ => (50_000, 256),
         };
@@ -410,8 +486,12 @@ fn the_limits_of_the_policy_hold_for_what_we_say_ourselves() {
                 cost <= most_tokens,
                 "{policy} {tool}: {cost} tokens: {shown}"
             );
-            let whole = street.sandbox.export_result(result_handle(&shown));
-            let whole: Value = serde_json::from_slice(&whole).unwrap();
+            let whole: Value = if first_text(&shown).starts_with('{') {
+                reply_data(&shown)
+            } else {
+                let whole = street.sandbox.export_result(result_handle(&shown));
+                serde_json::from_slice(&whole).unwrap()
+            };
             assert!(!whole[member].is_null(), "{policy} {tool}: {whole}");
         }
         for arguments in [
@@ -420,12 +500,12 @@ fn the_limits_of_the_policy_hold_for_what_we_say_ourselves() {
         ] {
             let refused = client.call("gateway.invoke", &arguments);
             assert_eq!(refused["isError"], true, "{refused}");
-            let (size, cost) = (
-                refused.to_string().len(),
-                count_tokens(&refused.to_string()),
-            );
-            assert!(size <= most_bytes, "{policy}: {size} bytes: {refused}");
-            assert!(cost <= most_tokens, "{policy}: {cost} tokens: {refused}");
+            for form in ["content", "structuredContent"] {
+                let form = refused[form].to_string();
+                let (size, cost) = (form.len(), count_tokens(&form));
+                assert!(size <= most_bytes, "{policy}: {size} bytes: {refused}");
+                assert!(cost <= most_tokens, "{policy}: {cost} tokens: {refused}");
+            }
         }
     }
 }
@@ -477,6 +557,6 @@ fn structured_content_that_is_no_object_is_passed_on() {
     let mut client = street.client(&[]);
     for value in [json!([1, 2]), json!("seven"), json!(7), json!(false)] {
         let said = client.invoke("leaks::give", &json!({"value": value}));
-        assert_eq!(said["structuredContent"]["result"], value, "{said}");
+        assert_eq!(reply_data(&said)["result"], value, "{said}");
     }
 }

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::gateway::{
-    GatewayClient, GatewayFixture, LegacyHttpSession, faulty_server, first_text, tool_error,
-    wait_until, with_role,
+    GatewayClient, GatewayFixture, LegacyHttpSession, faulty_server, first_text, reply_data,
+    tool_error, wait_until, with_role,
 };
 use crate::http::ServerProcess;
 use crate::stdio::StdioClient;
 
 fn search(client: &mut GatewayClient, arguments: &Value) -> Value {
-    client.call("gateway.catalog_search", arguments)["structuredContent"].clone()
+    reply_data(&client.call("gateway.catalog_search", arguments))
 }
 
 fn tool_ids(found: &Value) -> Vec<&str> {
@@ -123,7 +123,7 @@ fn servers_that_could_be_added_are_named_where_nothing_here_will_do() {
     let server = ServerProcess::spawn(&mut street.command(&["--transport", "http", "--port", "0"]));
     let session = LegacyHttpSession::open(&server, Some(&token));
     let found = session.call("gateway.catalog_search", &asked);
-    let found = &found["structuredContent"];
+    let found = &reply_data(&found);
     assert!(found["results"].is_array(), "{found}");
     assert!(found.get("manifest_candidates").is_none(), "{found}");
 }
@@ -161,7 +161,7 @@ fn commands_of_this_machine_are_suggested_to_the_local_process_alone() {
         "gateway.catalog_search",
         &json!({"query": "take json apart"}),
     );
-    let found = &found["structuredContent"];
+    let found = &reply_data(&found);
     assert!(found["results"].is_array(), "{found}");
     assert!(found.get("cli_hints").is_none(), "{found}");
 }
@@ -186,7 +186,7 @@ fn what_was_seen_once_is_found_without_starting_anything() {
         &json!({"tool_id": "house::book", "full": true}),
     );
     assert_eq!(
-        described["structuredContent"]["input_schema"]["required"],
+        reply_data(&described)["input_schema"]["required"],
         json!(["when"])
     );
     let resources = client.request("resources/list", &json!({}));
@@ -324,7 +324,7 @@ fn a_tool_that_becomes_another_under_its_name_is_that_one_everywhere() {
         let booked = client.invoke("house::book", &cabin);
         assert_eq!(first_text(&booked), "booked", "{booked}");
         let described = client.call("gateway.describe", &json!({"tool_id": "house::book"}));
-        let described = &described["structuredContent"];
+        let described = &reply_data(&described);
         assert_eq!(
             (&described["title"], &described["args"][0]["name"]),
             (&json!("Book a cabin"), &json!("deck")),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::agents::fake_provider::{FakeProvider, write_response};
-use crate::gateway::{GatewayClient, GatewayFixture, tool_error, with_role};
+use crate::gateway::{GatewayClient, GatewayFixture, reply_data, tool_error, with_role};
 
 const SECRETS: [&str; 2] = ["supersecret-98765", "swordfish"];
 const MASK: &str = "[REDACTED]";
@@ -298,7 +298,7 @@ fn a_secret_is_masked_in_the_name_of_a_member_as_well() {
     let value = json!({SECRETS[0]: 1, "kept": {"a supersecret-98765 b": "x"}});
     let given = client.invoke("leaks::give", &json!({"value": value}));
     assert_masked("the names", &given);
-    let result = &given["structuredContent"]["result"];
+    let result = &reply_data(&given)["result"];
     assert_eq!(result[MASK], 1, "{given}");
     assert_eq!(result["kept"]["a [REDACTED] b"], "x", "{given}");
 }

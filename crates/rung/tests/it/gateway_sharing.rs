@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::gateway::{
-    GatewayFixture, LegacyHttpSession, first_text, pending_request_ids, result_handle, tool_error,
-    wait_until,
+    GatewayFixture, LegacyHttpSession, first_text, pending_request_ids, reply_data, result_handle,
+    tool_error, wait_until,
 };
 use crate::http::{ServerProcess, legacy_request};
 
 fn call_count(session: &LegacyHttpSession<'_>) -> Value {
     let counted = session.invoke("house::count", &json!({}));
-    counted["structuredContent"]["result"]["count"].clone()
+    reply_data(&counted)["result"]["count"].clone()
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_server_of_ones_own_is_stopped_for_oneself_alone() {
         (json!(1), json!(1), json!(2))
     );
     let stopped = alice.call("gateway.restart_server", &json!({"server_name": "house"}));
-    assert_eq!(stopped["structuredContent"]["ok"], true, "{stopped}");
+    assert_eq!(reply_data(&stopped)["ok"], true, "{stopped}");
     assert_eq!((call_count(&alice), call_count(&bob)), (json!(1), json!(3)));
 }
 
@@ -67,24 +67,21 @@ fn a_server_that_is_not_shared_runs_for_those_who_use_it_alone() {
     let mut client = street.client(&[]);
     wait_until("it was looked at", || {
         let found = client.call("gateway.catalog_search", &json!({"query": "count"}));
-        (found["structuredContent"]["total"] != 0).then_some(())
+        (reply_data(&found)["total"] != 0).then_some(())
     });
     let mut running = || {
         let health = client.call("gateway.health", &json!({"server": "house"}));
-        health["structuredContent"]["servers"][0]["running"].clone()
+        reply_data(&health)["servers"][0]["running"].clone()
     };
     wait_until("that one is stopped", || (running() == 0).then_some(()));
     client.invoke("house::count", &json!({}));
     let health = client.call("gateway.health", &json!({"server": "house"}));
-    assert_eq!(health["structuredContent"]["servers"][0]["running"], 1);
+    assert_eq!(reply_data(&health)["servers"][0]["running"], 1);
     let stopped = client.call(
         "gateway.disconnect_server",
         &json!({"server_name": "house"}),
     );
-    assert_eq!(
-        stopped["structuredContent"]["new_status"], "lazy",
-        "{stopped}"
-    );
+    assert_eq!(reply_data(&stopped)["new_status"], "lazy", "{stopped}");
 }
 
 #[test]
@@ -112,7 +109,7 @@ fn a_grant_shows_the_servers_and_tools_it_names_and_no_others() {
     }
     let narrow = LegacyHttpSession::open(&server, Some(narrow.trim()));
     let found = narrow.call("gateway.catalog_search", &json!({"limit": 100}));
-    let found = &found["structuredContent"];
+    let found = &reply_data(&found);
     let ids: Vec<&str> = found["results"]
         .as_array()
         .unwrap()
@@ -235,7 +232,8 @@ fn a_handle_of_another_token_is_as_one_that_is_not_there() {
     assert!(!listed.to_string().contains(kept), "{listed}");
     // A cursor of another caller gives no access either.
     let read = alice.call("rung.read", next);
-    let cursor = read["structuredContent"]["next_cursor"].as_str().unwrap();
+    let read = reply_data(&read);
+    let cursor = read["next_cursor"].as_str().unwrap();
     let with_cursor = |handle: &str| {
         let arguments = json!({"handle": handle, "cursor": cursor});
         let said = bob.call("rung.read", &arguments);
@@ -266,7 +264,7 @@ fn clients_that_share_the_exported_token_are_separated_by_session() {
     let second = LegacyHttpSession::open(&server, Some(TOKEN));
     let mine = |session: &LegacyHttpSession<'_>| {
         let counted = session.invoke("own::count", &json!({}));
-        counted["structuredContent"]["result"]["count"].clone()
+        reply_data(&counted)["result"]["count"].clone()
     };
     assert_eq!((mine(&first), mine(&second)), (json!(1), json!(1)));
     let also = first.clone_session();
@@ -282,7 +280,7 @@ fn clients_that_share_the_exported_token_are_separated_by_session() {
             "gateway.cancel",
             &json!({"request_id": request, "force": true}),
         );
-        assert_ne!(ended["structuredContent"]["status"], "cancelled", "{ended}");
+        assert_ne!(reply_data(&ended)["status"], "cancelled", "{ended}");
         second.invoke("house::release", &json!({}));
         assert_eq!(first_text(&waiting.join().unwrap()), "released");
     });

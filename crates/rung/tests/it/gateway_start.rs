@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use crate::gateway::{GatewayFixture, tool_error};
+use crate::gateway::{GatewayFixture, reply_data, tool_error};
 
 /// Far below the time any server hangs here, and enough for a busy machine.
 const MAX_DELAY: Duration = Duration::from_secs(5);
@@ -28,25 +28,19 @@ fn everything_is_answered_at_once_while_forty_servers_hang() {
     let listed = client.request("tools/list", &json!({}));
     let health = client.call("gateway.health", &json!({}));
     // All 41 are listed, briefly.
-    let rows = health["structuredContent"]["servers"].as_array().unwrap();
+    let health = reply_data(&health);
+    let rows = health["servers"].as_array().unwrap();
     assert_eq!(rows.len(), 41, "{health}");
-    assert!(
-        health.to_string().len() < 6_144 && health["structuredContent"].to_string().len() < 2_048,
-        "{health}"
-    );
-    assert_eq!(health["structuredContent"]["counts"], json!({"lazy": 41}));
+    assert!(health.to_string().len() < 2_048, "{health}");
+    assert_eq!(health["counts"], json!({"lazy": 41}));
     assert_eq!(street.start_count("hangs"), 0, "nobody asked for them");
     let found = client.call("gateway.catalog_search", &json!({"query": "count"}));
     // Up to eight hanging servers come first, so the working one may not have been listed yet.
-    let unseen = found["structuredContent"]["not_seen_yet"]
-        .as_array()
-        .unwrap();
+    let found = reply_data(&found);
+    let unseen = found["not_seen_yet"].as_array().unwrap();
     assert!((40..=41).contains(&unseen.len()), "{found}");
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 1,
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
     assert!(began.elapsed() < MAX_DELAY, "{:?}", began.elapsed());
     assert!(
         street.start_count("hangs") <= 8 || began.elapsed() > MAX_START_DELAY,
@@ -76,7 +70,7 @@ fn what_is_listed_to_start_starts_and_nothing_else_does() {
     let mut client = street.client(&[]);
     street.wait_for_trace("house", "notifications/initialized", 1);
     let health = client.call("gateway.health", &json!({}));
-    let problems = health["structuredContent"]["problems"].to_string();
+    let problems = reply_data(&health)["problems"].to_string();
     assert!(problems.contains("nobody"), "{health}");
     assert_eq!(
         (street.start_count("house"), street.start_count("other")),
@@ -95,7 +89,7 @@ fn a_server_is_started_once_however_many_ask_for_it() {
     let mut counts: Vec<u64> = calls
         .into_iter()
         .map(|id| {
-            client.wait_for_reply(id)["result"]["structuredContent"]["result"]["count"]
+            reply_data(&client.wait_for_reply(id)["result"])["result"]["count"]
                 .as_u64()
                 .unwrap()
         })
@@ -112,13 +106,10 @@ fn an_idle_server_is_stopped_and_restarts_on_use() {
     client.invoke("house::count", &json!({}));
     crate::gateway::wait_until("it is stopped", || {
         let health = client.call("gateway.health", &json!({}));
-        (health["structuredContent"]["counts"] == json!({"lazy": 1})).then_some(())
+        (health["counts"] == json!({"lazy": 1})).then_some(())
     });
     let counted = client.invoke("house::count", &json!({}));
-    assert_eq!(
-        counted["structuredContent"]["result"]["count"], 1,
-        "{counted}"
-    );
+    assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");
     // A server with an active call is not idle, however long the call takes.
     let waiting = client.send_invoke("house::wait", &json!({}));
     street.wait_for_trace("house", "wait", 1);
@@ -140,5 +131,5 @@ fn the_gateway_serves_without_any_server() {
     street.configure(&json!({}));
     let mut client = street.client(&[]);
     let found = client.call("gateway.catalog_search", &json!({"query": "x"}));
-    assert_eq!(found["structuredContent"]["total"], 0, "{found}");
+    assert_eq!(reply_data(&found)["total"], 0, "{found}");
 }

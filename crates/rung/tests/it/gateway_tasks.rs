@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::gateway::{
-    GatewayClient, GatewayFixture, LegacyHttpSession, first_text, tool_error, with_role,
+    GatewayClient, GatewayFixture, LegacyHttpSession, first_text, reply_data, tool_error, with_role,
 };
 use crate::stdio::{StdioClient, modern_meta};
 
@@ -12,7 +12,7 @@ fn begin_task(session: &LegacyHttpSession<'_>) -> Value {
         "gateway.invoke",
         &json!({"tool_id": "works::a", "task": {"ttl": 60}}),
     );
-    begun["structuredContent"].clone()
+    reply_data(&begun)
 }
 
 const TASK_ARGUMENTS: &str = r#"{"server_name": "works", "task_id": "t1"}"#;
@@ -36,11 +36,8 @@ fn a_task_is_begun_listed_looked_at_and_its_result_fetched() {
             "{part}: {begun}"
         );
         let listed = alice.call("gateway.tasks_list", &json!({}));
-        let [task] = listed["structuredContent"]["tasks"]
-            .as_array()
-            .unwrap()
-            .as_slice()
-        else {
+        let listed = reply_data(&listed);
+        let [task] = listed["tasks"].as_array().unwrap().as_slice() else {
             panic!("{part}: {listed}");
         };
         assert_eq!(
@@ -49,7 +46,8 @@ fn a_task_is_begun_listed_looked_at_and_its_result_fetched() {
         );
         let looked = alice.call("gateway.tasks_get", &task_arguments());
         assert_eq!(
-            looked["structuredContent"]["task"]["status"], "working",
+            reply_data(&looked)["task"]["status"],
+            "working",
             "{part}: {looked}"
         );
         let result = alice.call("gateway.tasks_result", &task_arguments());
@@ -57,7 +55,8 @@ fn a_task_is_begun_listed_looked_at_and_its_result_fetched() {
         assert_eq!(result["_meta"]["rung/call"]["tool_id"], "works::a");
         let listed = alice.call("gateway.tasks_list", &json!({"server_name": "works"}));
         assert_eq!(
-            listed["structuredContent"]["tasks"][0]["status"], "completed",
+            reply_data(&listed)["tasks"][0]["status"],
+            "completed",
             "{part}: {listed}"
         );
         let over = alice.call("gateway.tasks_cancel", &task_arguments());
@@ -76,11 +75,7 @@ fn the_task_of_another_client_is_as_one_that_is_not_there() {
         let bob = LegacyHttpSession::open(&server, Some(&bob));
         begin_task(&alice);
         let listed = bob.call("gateway.tasks_list", &json!({}));
-        assert_eq!(
-            listed["structuredContent"]["tasks"],
-            json!([]),
-            "{part}: {listed}"
-        );
+        assert_eq!(reply_data(&listed)["tasks"], json!([]), "{part}: {listed}");
         for tool in [
             "gateway.tasks_get",
             "gateway.tasks_result",
@@ -104,7 +99,8 @@ fn the_task_of_another_client_is_as_one_that_is_not_there() {
         );
         let cancelled = alice.call("gateway.tasks_cancel", &task_arguments());
         assert_eq!(
-            cancelled["structuredContent"]["status"], "cancelled",
+            reply_data(&cancelled)["status"],
+            "cancelled",
             "{part}: {cancelled}"
         );
     }
@@ -124,17 +120,12 @@ fn tasks_of_two_clients_servers_are_two_whatever_they_are_called() {
     begin_task(&alice);
     begin_task(&bob);
     let stopped = bob.call("gateway.tasks_cancel", &task_arguments());
-    assert_eq!(
-        stopped["structuredContent"]["status"], "cancelled",
-        "{stopped}"
-    );
+    assert_eq!(reply_data(&stopped)["status"], "cancelled", "{stopped}");
     let looked = alice.call("gateway.tasks_get", &task_arguments());
-    assert_eq!(
-        looked["structuredContent"]["task"]["status"], "working",
-        "{looked}"
-    );
+    assert_eq!(reply_data(&looked)["task"]["status"], "working", "{looked}");
     let listed = alice.call("gateway.tasks_list", &json!({}));
-    let tasks = listed["structuredContent"]["tasks"].as_array().unwrap();
+    let listed = reply_data(&listed);
+    let tasks = listed["tasks"].as_array().unwrap();
     assert_eq!(tasks.len(), 1, "{listed}");
 }
 
@@ -151,7 +142,7 @@ fn a_wait_for_a_task_is_listed_and_ended_and_the_task_goes_on() {
     let waiting = client.send_call("gateway.tasks_result", &task_arguments());
     street.wait_for_trace("works", "tasks/get", 2);
     let listed = client.call("gateway.list_pending", &json!({}));
-    let request = &listed["structuredContent"]["requests"][0];
+    let request = &reply_data(&listed)["requests"][0];
     assert_eq!(
         (&request["task_id"], &request["task_status"]),
         (&json!("t1"), &json!("working")),
@@ -162,7 +153,7 @@ fn a_wait_for_a_task_is_listed_and_ended_and_the_task_goes_on() {
         "gateway.cancel",
         &json!({"request_id": request["request_id"], "force": true}),
     );
-    assert_eq!(ended["structuredContent"]["status"], "cancelled", "{ended}");
+    assert_eq!(reply_data(&ended)["status"], "cancelled", "{ended}");
     let told = client.wait_for_reply(waiting);
     assert_eq!(
         tool_error(&told["result"])["code"],
@@ -171,10 +162,7 @@ fn a_wait_for_a_task_is_listed_and_ended_and_the_task_goes_on() {
     );
     assert_eq!(street.trace_count("works", "tasks/cancel"), 0);
     let looked = client.call("gateway.tasks_get", &task_arguments());
-    assert_eq!(
-        looked["structuredContent"]["task"]["status"], "working",
-        "{looked}"
-    );
+    assert_eq!(reply_data(&looked)["task"]["status"], "working", "{looked}");
 }
 
 #[test]
@@ -186,10 +174,7 @@ fn a_server_with_a_task_is_stopped_with_force_alone() {
         "gateway.invoke",
         &json!({"tool_id": "works::a", "task": {}}),
     );
-    assert_eq!(
-        begun["structuredContent"]["task"]["task_id"], "t1",
-        "{begun}"
-    );
+    assert_eq!(reply_data(&begun)["task"]["task_id"], "t1", "{begun}");
     let refused = client.call(
         "gateway.disconnect_server",
         &json!({"server_name": "works"}),
@@ -199,7 +184,7 @@ fn a_server_with_a_task_is_stopped_with_force_alone() {
         "gateway.disconnect_server",
         &json!({"server_name": "works", "force": true}),
     );
-    let stopped = &stopped["structuredContent"];
+    let stopped = &reply_data(&stopped);
     assert_eq!(
         (
             &stopped["active_task_count"],
@@ -209,7 +194,7 @@ fn a_server_with_a_task_is_stopped_with_force_alone() {
         "{stopped}"
     );
     let listed = client.call("gateway.tasks_list", &json!({}));
-    assert_eq!(listed["structuredContent"]["tasks"], json!([]));
+    assert_eq!(reply_data(&listed)["tasks"], json!([]));
 }
 
 /// Without a request for a task the caller gets the result, even if the server creates a task.
@@ -266,12 +251,14 @@ fn a_question_of_a_task_goes_to_the_client_that_waits_for_its_result() {
         let mut client = street.client_with_capabilities(&[], &json!({"elicitation": {}}));
         let begun = client.call("gateway.invoke", &task_call());
         assert_eq!(
-            begun["structuredContent"]["task"]["status"], "working",
+            reply_data(&begun)["task"]["status"],
+            "working",
             "{part}: {begun}"
         );
         let looked = client.call("gateway.tasks_get", &task_arguments());
         assert_eq!(
-            looked["structuredContent"]["task"]["status"], "input_required",
+            reply_data(&looked)["task"]["status"],
+            "input_required",
             "{part}: {looked}"
         );
         assert!(has_no_open_question(&client), "{:?}", client.unsolicited);
@@ -296,7 +283,8 @@ fn what_a_task_asks_is_asked_of_a_modern_client_as_well() {
         let call = json!({"name": "gateway.invoke", "arguments": task_call(), "_meta": can});
         let begun = client.request("tools/call", &call)["result"].clone();
         assert_eq!(
-            begun["structuredContent"]["task"]["task_id"], "t1",
+            reply_data(&begun)["task"]["task_id"],
+            "t1",
             "{part}: {begun}"
         );
         let mut wait =
@@ -320,7 +308,7 @@ fn a_question_of_a_task_to_a_client_without_elicitation_fails_at_once() {
         let mut client = street.client(&[]);
         client.call("gateway.invoke", &task_call());
         let looked = client.call("gateway.tasks_get", &task_arguments());
-        let task = &looked["structuredContent"]["task"];
+        let task = &reply_data(&looked)["task"];
         assert_eq!(task["status"], "input_required", "{part}: {looked}");
         let result = client.call("gateway.tasks_result", &task_arguments());
         if part.starts_with("modern") {
@@ -330,7 +318,7 @@ fn a_question_of_a_task_to_a_client_without_elicitation_fails_at_once() {
             assert_eq!(told["code"], "missing_capability", "{told}");
             assert!(told.to_string().contains("elicitation/create"), "{told}");
             let still = client.call("gateway.tasks_get", &task_arguments());
-            assert_eq!(&still["structuredContent"]["task"], task);
+            assert_eq!(&reply_data(&still)["task"], task);
         } else {
             // The server got a negative answer and ended the task.
             assert!(!result.to_string().contains("accept"), "{result}");
@@ -409,18 +397,19 @@ fn a_task_is_told_with_everything_its_server_says() {
     client.call("gateway.invoke", &task_call());
     let connected = client.call("gateway.connect_server", &json!({"server_name": "works"}));
     assert_eq!(
-        connected["structuredContent"]["active_task_count"], 1,
+        reply_data(&connected)["active_task_count"],
+        1,
         "{connected}"
     );
     let looked = client.call("gateway.tasks_get", &task_arguments());
-    let task = &looked["structuredContent"]["task"];
+    let task = &reply_data(&looked)["task"];
     assert_eq!(
         (&task["raw"], &task["unusable_fields"]),
         (&json!({"vendor": 1}), &Value::Null),
         "{looked}"
     );
     let listed = client.call("gateway.tasks_list", &json!({}));
-    let task = &listed["structuredContent"]["tasks"][0];
+    let task = &reply_data(&listed)["tasks"][0];
     assert_eq!(task["raw"]["vendor"], 1, "{listed}");
     let result = client.call("gateway.tasks_result", &task_arguments());
     let said = &result["_meta"]["rung/call"];
@@ -434,7 +423,7 @@ fn a_task_is_told_with_everything_its_server_says() {
     let mut client = street.client(&[]);
     client.call("gateway.invoke", &task_call());
     let told = client.call("gateway.tasks_cancel", &task_arguments());
-    let said = &told["structuredContent"];
+    let said = &reply_data(&told);
     assert_eq!(said["status"], said["task"]["status"], "{told}");
     assert!(said["message"].as_str().unwrap().contains("t1"), "{told}");
 }
@@ -472,10 +461,7 @@ fn a_task_outlives_the_wait_for_it() {
     assert!(!late.to_string().contains("asked to cancel"), "{late}");
     assert_eq!(street.trace_count("works", "tasks/cancel"), 0);
     let looked = client.call("gateway.tasks_get", &task_arguments());
-    assert_eq!(
-        looked["structuredContent"]["task"]["status"], "working",
-        "{looked}"
-    );
+    assert_eq!(reply_data(&looked)["task"]["status"], "working", "{looked}");
 }
 
 #[test]
@@ -489,7 +475,7 @@ fn a_server_that_does_not_listen_is_stopped_soon() {
         "gateway.disconnect_server",
         &json!({"server_name": "works", "force": true}),
     );
-    let said = &stopped["structuredContent"];
+    let said = &reply_data(&stopped);
     assert_eq!(
         (&said["active_task_count"], &said["cancelled_task_count"]),
         (&json!(1), &json!(0)),

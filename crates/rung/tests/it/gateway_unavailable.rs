@@ -3,7 +3,9 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{GatewayClient, GatewayFixture, LegacyHttpSession, tool_error, with_role};
+use crate::gateway::{
+    GatewayClient, GatewayFixture, LegacyHttpSession, reply_data, tool_error, with_role,
+};
 
 const GRANT: &str = "\
 [[servers]]
@@ -102,7 +104,7 @@ fn the_file_of_a_server_that_cannot_be_reached_is_for_the_local_process() {
     );
     for server in ["broken", "house"] {
         let health = session.call("gateway.health", &json!({"server": server}));
-        assert_eq!(health["structuredContent"]["servers"][0]["name"], server);
+        assert_eq!(reply_data(&health)["servers"][0]["name"], server);
         assert!(!health.to_string().contains("servers.json"), "{health}");
     }
 }
@@ -164,7 +166,7 @@ fn the_local_process_learns_the_reason_and_the_file() {
             }
         }
         let health = client.call("gateway.health", &json!({"server": server}));
-        let row = &health["structuredContent"]["servers"][0];
+        let row = &reply_data(&health)["servers"][0];
         assert_eq!(
             (&row["name"], &row["status"]),
             (&json!(server), &json!("withheld")),
@@ -174,7 +176,7 @@ fn the_local_process_learns_the_reason_and_the_file() {
         assert!(row.to_string().contains(file), "{row}");
     }
     let health = client.call("gateway.health", &json!({}));
-    let health = &health["structuredContent"];
+    let health = &reply_data(&health);
     assert_eq!(
         health["counts"],
         json!({"lazy": 1, "withheld": 3}),
@@ -206,7 +208,7 @@ fn a_caller_whose_grant_names_a_server_learns_the_reason_and_no_file() {
             }
         }
         let health = session.call("gateway.health", &json!({"server": server}));
-        let row = &health["structuredContent"]["servers"][0];
+        let row = &reply_data(&health)["servers"][0];
         assert!(row["error"].as_str().unwrap().contains(reason), "{row}");
         assert!(
             !row.to_string().contains(".json") && !row.to_string().contains(".yaml"),
@@ -214,7 +216,8 @@ fn a_caller_whose_grant_names_a_server_learns_the_reason_and_no_file() {
         );
     }
     let health = session.call("gateway.health", &json!({}));
-    let rows = health["structuredContent"]["servers"].as_array().unwrap();
+    let health = reply_data(&health);
+    let rows = health["servers"].as_array().unwrap();
     let names: Vec<&str> = rows
         .iter()
         .map(|row| row["name"].as_str().unwrap())
@@ -317,7 +320,8 @@ fn health_lists_every_server_of_the_caller() {
     client.invoke("house::count", &json!({}));
     client.invoke("dies::count", &json!({}));
     let health = client.call("gateway.health", &json!({}));
-    let rows = health["structuredContent"]["servers"].as_array().unwrap();
+    let health = reply_data(&health);
+    let rows = health["servers"].as_array().unwrap();
     let rows: Vec<_> = rows
         .iter()
         .map(|row| {
@@ -335,7 +339,8 @@ fn health_lists_every_server_of_the_caller() {
     let server = street.http_server(&[]);
     let session = LegacyHttpSession::open(&server, Some(&place.narrow));
     let health = session.call("gateway.health", &json!({}));
-    let rows = health["structuredContent"]["servers"].as_array().unwrap();
+    let health = reply_data(&health);
+    let rows = health["servers"].as_array().unwrap();
     assert_eq!(rows.len(), 1, "{health}");
     assert_eq!(rows[0]["name"], "house", "{health}");
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::call_and_inspect::is_alive;
-use crate::gateway::{GatewayClient, GatewayFixture, first_text, tool_error, wait_until};
+use crate::gateway::{
+    GatewayClient, GatewayFixture, first_text, reply_data, tool_error, wait_until,
+};
 use crate::stdio::{StdioClient, with_modern_meta};
 
 /// Starts `rung mcp` as an editor window does.
@@ -20,13 +22,13 @@ fn start_modern_window(street: &GatewayFixture) -> StdioClient {
 
 fn call_count(client: &mut GatewayClient) -> Value {
     let counted = client.invoke("house::count", &json!({}));
-    counted["structuredContent"]["result"]["count"].clone()
+    reply_data(&counted)["result"]["count"].clone()
 }
 
 fn call_count_modern(window: &mut StdioClient) -> Value {
     let params = json!({"name": "gateway.invoke", "arguments": {"tool_id": "house::count"}});
     let answer = window.request("tools/call", &with_modern_meta(params));
-    answer["result"]["structuredContent"]["result"]["count"].clone()
+    reply_data(&answer["result"])["result"]["count"].clone()
 }
 
 /// The process ids of the echo server, in order of their start.
@@ -157,13 +159,14 @@ fn a_window_neither_sees_nor_ends_the_calls_of_another() {
     let waiting = first.send_invoke("house::wait", &json!({}));
     street.wait_for_trace("house", "wait", 1);
     let listed = second.call("gateway.list_pending", &json!({}));
-    assert_eq!(listed["structuredContent"]["total_pending"], 0, "{listed}");
+    assert_eq!(reply_data(&listed)["total_pending"], 0, "{listed}");
     let stopped = second.call(
         "gateway.disconnect_server",
         &json!({"server_name": "house", "force": true}),
     );
     assert_eq!(
-        stopped["structuredContent"]["error"]["code"], "work_pending",
+        reply_data(&stopped)["error"]["code"],
+        "work_pending",
         "{stopped}"
     );
     second.invoke("house::release", &json!({}));

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::gateway::{GatewayFixture, tool_error};
+use crate::gateway::{GatewayFixture, reply_data, tool_error};
 use crate::sandbox::Sandbox;
 
 const NOT_ON_PATH: &str = "`no-such-mcp-server` was not found on PATH";
@@ -32,7 +32,7 @@ fn the_gateway_says_what_is_missing() {
         );
         assert!(failed["hint"].is_string(), "{failed}");
         let health = client.call("gateway.health", &json!({"server": server}));
-        let row = &health["structuredContent"]["servers"][0];
+        let row = &reply_data(&health)["servers"][0];
         assert!(row["error"].as_str().unwrap().contains(words), "{row}");
     }
 }
