@@ -93,7 +93,7 @@ impl Coded for Error {
                 "write a pattern of at most {} characters without look-around and back-references; for plain text use q",
                 limits::PATTERN_CHARS
             ),
-            Self::MatchAbsent => "search for fewer or other words in q, or use pattern".to_owned(),
+            Self::MatchAbsent => "search for something else: q finds a text in upper or lower case, pattern a regular expression".to_owned(),
             Self::WindowInvalid(_) => format!(
                 "use one of: cursor; offset_chars with limit_chars (1 to {}); lines \"10-40\"; pattern; \
                  q with before_chars and after_chars (0 to {})",

@@ -117,7 +117,19 @@ fn target(args: &ServerTargetArgs, settings: &Settings) -> Result<ServerTarget, 
     {
         return Err(unknown_server(word, settings));
     }
-    Ok(ServerTarget::Command(command(args, &words)?))
+    let mut command = command(args, &words)?;
+    if words.first().is_some_and(|program| is_rung(program)) {
+        // It serves the data folder that this command uses. A variable of the command line takes precedence.
+        let home = settings.home()?.to_string_lossy().into_owned();
+        command.env.insert(0, ("RUNG_HOME".to_owned(), home));
+    }
+    Ok(ServerTarget::Command(command))
+}
+
+/// Returns true if a program is Rung, by its name.
+fn is_rung(program: &str) -> bool {
+    let name = Path::new(program).file_stem();
+    name.is_some_and(|name| name == env!("CARGO_PKG_NAME"))
 }
 
 /// Returns the fault for a word that is neither a usable source of the settings nor a program.

@@ -112,7 +112,9 @@ impl Coded for Error {
     fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Unavailable { .. } => "check its command or address, then try again",
-            Self::Unauthorized { .. } => "set its credential in its headers or environment",
+            Self::Unauthorized { .. } => {
+                "set a valid credential in its headers or environment; if one was sent, it is wrong, expired or revoked"
+            }
             Self::Lost { .. } | Self::TimedOut { .. } => {
                 "check whether the request took effect before you repeat it"
             }

@@ -277,10 +277,30 @@ pub(crate) struct McpArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// Create a token and print it once.
+    ///
+    /// Without a grant file, a token reaches the stored results of its bearer and, with --write, databases that are open to
+    /// tokens and all downstream servers. A grant file lists what the token may reach:
+    ///
+    /// expires = 2027-12-31
+    ///
+    /// [[databases]]
+    /// name = "people"                 # of the settings; mode = "write" lets the token change it
+    ///
+    /// [[servers]]
+    /// name = "github"
+    /// tools = ["get_*", "list_*"]
+    ///
+    /// [[personal_data]]
+    /// source = "mail"
+    ///
+    /// [[personal_data.streams]]
+    /// name = "messages"
+    /// fields = ["from", "subject"]
+    #[command(visible_alias = "create", verbatim_doc_comment)]
     New {
         /// Name of the token.
         name: String,
-        /// Allow write access, where something is writable.
+        /// Let the token change what is writable, and call downstream servers.
         #[arg(long)]
         write: bool,
         /// Days until the token expires; by default it is valid until revoked.

@@ -54,7 +54,7 @@ pub(crate) enum ProviderCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a provider's grant and delete the cached credential.
+    /// Revoke the grant of a provider to you, and delete the cached credential. `rung pdpp grant revoke` ends one that you issued.
     Revoke {
         /// Provider URL.
         provider_url: String,
@@ -93,7 +93,12 @@ pub(crate) struct AdapterArgs {
 /// Commands of the owner on their own data.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OwnerCommand {
-    /// Register connector manifests.
+    /// Register connector manifests: what a source has, with its streams and their fields.
+    ///
+    /// A connector is a kind of source. The smallest manifest:
+    ///
+    /// {"connector_id": "contacts", "connector_key": "contacts", "streams": [{"name": "people", "primary_key": ["id"],
+    /// "schema": {"type": "object", "properties": {"id": {"type": "string"}, "email": {"type": "string"}}}}]}
     Register {
         /// Files of manifests or source declarations, in JSON.
         #[arg(required = true)]
@@ -102,7 +107,9 @@ pub(crate) enum OwnerCommand {
     /// Manage connections, the accounts that records come from.
     #[command(subcommand)]
     Connections(ConnectionsCommand),
-    /// Ingest records from JSON lines or a JSON list.
+    /// Ingest records from JSON lines or a JSON list, after `rung pdpp register`.
+    ///
+    /// A line of JSON is one record: {"stream": "people", "key": "1", "data": {"id": "1", "email": "ada@example.com"}}
     ///
     /// Invalid lines are reported and skipped; the others are ingested. Exits with status 64 if any line was rejected.
     Ingest(IngestArgs),
@@ -229,8 +236,8 @@ pub(crate) struct IngestArgs {
     /// Files to ingest; - reads standard input.
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Key of the connector.
-    #[arg(long, value_name = "KEY")]
+    /// Key of the connector, as registered.
+    #[arg(long, alias = "source", value_name = "KEY")]
     pub(crate) connector: String,
     /// ID of the connection; by default the connector's default one.
     #[arg(long, value_name = "ID")]
@@ -251,12 +258,12 @@ pub(crate) enum GrantCommand {
         #[arg(long, value_name = "NAME")]
         client: String,
         /// Key of the connector whose data is granted.
-        #[arg(long, value_name = "KEY")]
+        #[arg(long, alias = "connector", value_name = "KEY")]
         source: String,
         /// Streams to grant; by default all.
         #[arg(long, value_delimiter = ',', value_name = "NAMES")]
         streams: Vec<String>,
-        /// Fields to grant, as field or stream.field; by default all.
+        /// Fields to grant, as field or stream.field; by default all. The primary key is always included.
         #[arg(long, value_delimiter = ',', value_name = "NAMES")]
         fields: Vec<String>,
         /// IDs of the connections to grant; by default all active ones.

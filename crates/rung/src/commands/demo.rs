@@ -13,6 +13,7 @@ use crate::cli::{Cli, Command, DemoArgs};
 use crate::demo::{SOURCES, SampleGenerator};
 use crate::exit::{Result, output_error};
 use crate::listen_address::ListenAddress;
+use crate::print::note;
 
 /// Default data folder, in the working folder.
 const DEFAULT_FOLDER: &str = "rung-demo";
@@ -97,8 +98,13 @@ pub(super) fn run(args: &DemoArgs, home: Option<PathBuf>, set: Vec<String>) -> R
     out.flush().map_err(output_error)?;
     drop(out);
     if args.prepare {
+        note!("the commands work while `rung demo` runs");
         return Ok(());
     }
+    note!(
+        "Ctrl-C ends it; remove the folders {} and .pdpp afterwards",
+        home.display()
+    );
     drop(records);
     let said = ["rung", "serve", "--listen", &args.listen];
     let Command::Serve(serve) = <Cli as clap::Parser>::parse_from(said).command else {

@@ -58,6 +58,21 @@ fn a_tool_is_called_over_every_way_there_is() {
 }
 
 #[test]
+fn rung_on_the_command_line_serves_the_data_folder_of_the_command() {
+    let sandbox = Sandbox::new();
+    let handle = sandbox.store_result("text/plain", "what was stored");
+    let arguments = json!({"handle": handle}).to_string();
+    let call = [
+        "call",
+        &rung_mcp_command(""),
+        "rung.read",
+        "--args",
+        &arguments,
+    ];
+    assert!(sandbox.run_ok(&call).contains("what was stored"));
+}
+
+#[test]
 fn a_server_is_shown_to_people_and_to_programs() {
     let sandbox = Sandbox::new();
     let shown = sandbox.run_ok(&["inspect", &rung_mcp_command("")]);

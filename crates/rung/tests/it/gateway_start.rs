@@ -106,7 +106,7 @@ fn an_idle_server_is_stopped_and_restarts_on_use() {
     client.invoke("house::count", &json!({}));
     crate::gateway::wait_until("it is stopped", || {
         let health = client.call("gateway.health", &json!({}));
-        (health["counts"] == json!({"lazy": 1})).then_some(())
+        (reply_data(&health)["counts"] == json!({"lazy": 1})).then_some(())
     });
     let counted = client.invoke("house::count", &json!({}));
     assert_eq!(reply_data(&counted)["result"]["count"], 1, "{counted}");

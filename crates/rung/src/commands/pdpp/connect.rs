@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::{Command, Stdio};
 
-use rung_fault::Fault;
+use rung_fault::{Code, Fault};
 use rung_pdpp::connect::{
     CachedGrant, ConnectRequest, CredentialCache, connect, fetch_schema, fresh_grant,
     normalize_provider_url, revoke,
@@ -137,6 +137,14 @@ fn grants(cache: &CredentialCache, for_programs: bool) -> Result {
 }
 
 fn revoke_grant(cache: &CredentialCache, provider: &str) -> Result {
+    if provider.starts_with("grt_") {
+        let why = format!("{provider} is the ID of a grant, not the URL of a provider");
+        let hint =
+            format!("to revoke a grant that you issued: `rung pdpp grant revoke {provider}`");
+        return Err(Fault::new(Code::InvalidArguments, why)
+            .with_hint(hint)
+            .into());
+    }
     let provider = normalize_provider_url(provider)?;
     super::super::build_runtime()?.block_on(async {
         let cached = fresh_grant(cache, &provider).await?;

@@ -53,9 +53,13 @@ pub(super) fn run(
     }
     let lines: u64 = all.iter().map(|done| done.records_attempted).sum();
     let why = format!("{rejected} of {lines} lines were rejected");
-    let fault = Fault::new(Code::InvalidArguments, why);
-    Err(fault
-        .with_hint("the other lines were stored; correct these and ingest the file again")
+    let hint = if rejected == lines {
+        "nothing was stored; correct the lines and ingest the file again"
+    } else {
+        "the other lines were stored; correct these and ingest the file again"
+    };
+    Err(Fault::new(Code::InvalidArguments, why)
+        .with_hint(hint)
         .into())
 }
 
