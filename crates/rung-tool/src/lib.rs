@@ -51,7 +51,7 @@ pub use resource::{
 pub use schema::Schema;
 pub use source::{BoxFuture, Call, ToolSource, ToolSources, Trace, unknown_tool};
 pub use tool::{
-    Answer, ArgumentRules, BlockingBody, Body, BodyFuture, Cancellation, InputSchema, Parameter,
-    ParameterType, Tool, ToolContext, ToolSet, input_schema_of, output_schema_of,
+    Answer, ArgumentRules, Body, BodyFuture, Cancellation, InputSchema, Parameter, ParameterType,
+    SyncBody, Tool, ToolContext, ToolSet, input_schema_of, output_schema_of,
 };
 pub use toolbox::{CallScope, ErasedTool, Toolbox};

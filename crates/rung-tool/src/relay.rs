@@ -399,7 +399,11 @@ impl<'r> Forms<'r> {
                     move |shown| envelope.around_cut(self.members.is_error, raw.get().len(), shown)
                 });
                 Some(Cow::Owned(cut_structured(
-                    &result, around, handle, room, call,
+                    &result,
+                    around.as_ref(),
+                    handle,
+                    room,
+                    call,
                 )))
             }
             (whole, _) => whole.as_deref().map(Cow::Borrowed),
@@ -473,15 +477,13 @@ fn cut_content(
 /// Returns cut structured content as JSON. `around` puts the envelope around what is shown.
 fn cut_structured(
     result: &Value,
-    around: Option<impl Fn(Value) -> Value>,
+    around: Option<&impl Fn(Value) -> Value>,
     handle: &Handle,
     limit: FormLimit,
     call: &Call,
 ) -> String {
     let at: Path = "structuredContent".parse().unwrap_or_else(|_| Path::root());
-    let around_bytes = around
-        .as_ref()
-        .map_or(0, |around| json_bytes(&around(json!({})), Measure::Bare));
+    let around_bytes = around.map_or(0, |around| json_bytes(&around(json!({})), Measure::Bare));
     // The name of the member that holds the result.
     let around_bytes = around_bytes + r#","result":"#.len();
     let render = |max_bytes: usize| {
@@ -490,7 +492,7 @@ fn cut_structured(
             ..call.budget
         };
         let shown = cut_to_budget(result, &at, handle, &budget, call.name_style)?;
-        Some(match &around {
+        Some(match around {
             Some(around) => around(shown).to_string(),
             None => shown.to_string(),
         })

@@ -352,18 +352,19 @@ pub struct ArgumentRules {
 
 /// The body of a tool.
 pub enum Body<S: ToolSet, I> {
+    /// Runs on the runtime, and neither waits nor blocks.
+    Immediate(SyncBody<S, I>),
     /// Runs on the runtime, and never blocks.
     Async(for<'a, 'b> fn(&'b S::Context<'a>, I) -> BodyFuture<'b, S>),
     /// Runs on a thread where it may block.
-    Blocking(BlockingBody<S, I>),
+    Blocking(SyncBody<S, I>),
 }
 
-/// A body that may block.
-pub type BlockingBody<S, I> =
-    for<'a, 'b> fn(
-        &'b <S as ToolSet>::Context<'a>,
-        I,
-    ) -> Result<<S as ToolSet>::Outcome, <S as ToolSet>::Error>;
+/// A body that is a plain function.
+pub type SyncBody<S, I> = for<'a, 'b> fn(
+    &'b <S as ToolSet>::Context<'a>,
+    I,
+) -> Result<<S as ToolSet>::Outcome, <S as ToolSet>::Error>;
 
 /// The future of an asynchronous body.
 pub type BodyFuture<'a, S> = BoxFuture<'a, Result<<S as ToolSet>::Outcome, <S as ToolSet>::Error>>;

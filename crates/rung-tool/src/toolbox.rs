@@ -205,6 +205,20 @@ pub struct CallScope<'a, S: ToolSet> {
     cancellation: Cancellation,
 }
 
+impl<S: ToolSet> CallScope<'_, S> {
+    fn context<'s>(&'s self, forwarded: &'s [(&'static str, Box<RawValue>)]) -> ToolContext<'s, S> {
+        ToolContext {
+            call: self.call,
+            set: self.set,
+            access: &self.access,
+            tool: self.card,
+            cards: self.cards,
+            cancellation: &self.cancellation,
+            forwarded,
+        }
+    }
+}
+
 /// A [`Tool`] with the type of its input erased.
 pub trait ErasedTool<S: ToolSet>: Send + Sync {
     #[doc(hidden)]
@@ -282,17 +296,12 @@ impl<S: ToolSet, I: DeserializeOwned + Send + 'static> ErasedTool<S> for Tool<S,
             let input: I = arguments::to_input(arguments.value)
                 .map_err(|fault| scope.set.arguments_fault(scope.card, fault))?;
             match self.body {
+                Body::Immediate(run) => {
+                    let context = S::Context::from(scope.context(&arguments.forwarded));
+                    scope.set.answer(scope.call, run(&context, input)?)
+                }
                 Body::Async(run) => {
-                    let context = ToolContext {
-                        call: scope.call,
-                        set: &**scope.set,
-                        access: &scope.access,
-                        tool: scope.card,
-                        cards: scope.cards,
-                        cancellation: &scope.cancellation,
-                        forwarded: &arguments.forwarded,
-                    };
-                    let context = S::Context::from(context);
+                    let context = S::Context::from(scope.context(&arguments.forwarded));
                     let outcome = run(&context, input).await?;
                     scope.set.answer(scope.call, outcome)
                 }

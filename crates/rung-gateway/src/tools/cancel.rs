@@ -22,7 +22,7 @@ pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
         ("force", "True cancels a call that is not stalled."),
     ],
     },
-    Body::Async(|context, input| Box::pin(run(context, input))),
+    Body::Immediate(|context, input| run(context, input)),
 )
 .titled("Cancel a call")
 .with_hints(Hints {
@@ -48,7 +48,7 @@ struct Output {
     elapsed_seconds: f64,
 }
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
+fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     let owner = CallOwner::from_call(context.call);
     let id = &input.request_id;
     let mut calls = context

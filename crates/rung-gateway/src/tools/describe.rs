@@ -93,7 +93,7 @@ const MAX_DESCRIPTION_CHARS: usize = 200;
 
 async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
     if let Some(own) = context.find_tool(&input.tool_id) {
-        return describe_own(context, own, input.full).await;
+        return describe_own(context, own, input.full);
     }
     let (server, known) = context
         .gateway
@@ -125,11 +125,7 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault
 }
 
 /// Describes a `gateway.*` tool, with more of its parameters than the list shows.
-async fn describe_own(
-    context: &GatewayContext<'_>,
-    own: &Card,
-    full: bool,
-) -> Result<Answer, Fault> {
+fn describe_own(context: &GatewayContext<'_>, own: &Card, full: bool) -> Result<Answer, Fault> {
     let names = context.call.name_style;
     let schema = schema_with_names(&own.input_schema, names);
     let hints = own.hints;

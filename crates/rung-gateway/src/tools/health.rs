@@ -35,7 +35,7 @@ pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
         ("status", "Only servers in this state."),
     ],
     },
-    Body::Async(|context, input| Box::pin(run(context, input))),
+    Body::Immediate(|context, input| run(context, &input)),
 )
 .titled("State of the servers")
 .with_hints(READ_HINTS);
@@ -145,7 +145,7 @@ struct ServerDetail {
 const MAX_EVENTS: usize = 16;
 const MAX_STDERR_BYTES: usize = 2_000;
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
+fn run(context: &GatewayContext<'_>, input: &Input) -> Result<Answer, Fault> {
     let (gateway, permit) = (context.gateway, &context.call.permit);
     let state = gateway.state();
     if let Some(name) = &input.server

@@ -16,7 +16,7 @@ pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
         required: &[],
         descriptions: &[("server", parameter::SERVER)],
     },
-    Body::Async(|context, input| Box::pin(run(context, input))),
+    Body::Immediate(|context, input| run(context, &input)),
 )
 .titled("List active calls")
 .with_hints(READ_HINTS);
@@ -48,7 +48,7 @@ struct PendingCall {
     task_status: Option<String>,
 }
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
+fn run(context: &GatewayContext<'_>, input: &Input) -> Result<Answer, Fault> {
     if let Some(name) = &input.server {
         context.gateway.server(&context.call.permit, name)?;
     }

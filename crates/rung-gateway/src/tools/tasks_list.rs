@@ -23,7 +23,7 @@ pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
         ("requestor_context", parameter::IGNORED),
     ],
     },
-    Body::Async(|context, input| Box::pin(run(context, input))),
+    Body::Immediate(|context, input| run(context, &input)),
 )
 .titled("List tasks")
 .with_hints(READ_HINTS);
@@ -52,7 +52,7 @@ struct ListedTask {
 
 const PAGE_SIZE: usize = 50;
 
-async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault> {
+fn run(context: &GatewayContext<'_>, input: &Input) -> Result<Answer, Fault> {
     if let Some(name) = &input.server_name {
         context.gateway.server(&context.call.permit, name)?;
     }

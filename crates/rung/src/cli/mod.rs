@@ -297,6 +297,7 @@ pub(crate) enum TokenCommand {
     /// name = "messages"
     /// fields = ["from", "subject"]
     #[command(visible_alias = "create", verbatim_doc_comment)]
+    #[expect(clippy::doc_link_with_quotes, reason = "the help shows TOML")]
     New {
         /// Name of the token.
         name: String,

@@ -99,6 +99,7 @@ pub(crate) enum OwnerCommand {
     ///
     /// {"connector_id": "contacts", "connector_key": "contacts", "streams": [{"name": "people", "primary_key": ["id"],
     /// "schema": {"type": "object", "properties": {"id": {"type": "string"}, "email": {"type": "string"}}}}]}
+    #[expect(clippy::doc_link_with_quotes, reason = "the help shows JSON")]
     Register {
         /// Files of manifests or source declarations, in JSON.
         #[arg(required = true)]

@@ -250,7 +250,7 @@ fn a_modern_client_gets_the_same() {
     let answer = client.request("tools/call", &crate::stdio::with_modern_meta(params));
     let result = &answer["result"];
     assert_eq!(
-        reply_data(&result)["result"],
+        reply_data(result)["result"],
         json!({"z": 1.5, "a": [2]}),
         "{answer}"
     );

@@ -167,7 +167,8 @@ fn a_message_may_be_as_long_as_its_forms() {
 fn a_stored_result_is_searched_in_its_texts() {
     let street = GatewayFixture::with_echo_server();
     let sandbox = &street.sandbox;
-    let text: String = (1..=60).map(|n| format!("line {n} é\n")).collect();
+    let text = (1..=60).map(|n| format!("line {n} é\n"));
+    let text = text.collect::<Vec<_>>().concat();
     let inner = json!({"rows": [{"id": 7}], "note": "needle"}).to_string();
     let result = json!({
         "content": [{"type": "text", "text": text}, {"type": "image", "data": "", "mimeType": "image/png"},
