@@ -17,13 +17,16 @@ mod conversation;
 mod error;
 mod excerpt;
 mod form;
+mod items;
 mod names;
+mod payload;
 mod peer;
 mod prompt;
 mod relay;
 mod render;
 mod reply;
 mod resource;
+mod rows;
 mod schema;
 mod source;
 pub mod splice;
@@ -36,7 +39,9 @@ pub use change::{Change, ChangeReceiver, ChangeSender};
 pub use conversation::{Conversation, WeakConversation};
 pub use error::{Error, Result};
 pub use excerpt::ResultTexts;
+pub use items::{CollectedItems, ItemCollector};
 pub use names::{NameStyle, PlainNames};
+pub use payload::{ListPayload, Payload, PayloadLimits};
 pub use peer::{Answers, LogLevel, NullPeer, Peer, Progress, Question, QuestionKind, unanswerable};
 pub use prompt::{Message, Prompt, PromptArgument, PromptCard, PromptSource, PromptSources, Role};
 pub use relay::{Envelope, LongResult, Relayed, RelayedResult, SourceResult};
@@ -48,6 +53,7 @@ pub use resource::{
     CompletionQuery, ResourceCard, ResourceContents, ResourceSource, ResourceSources,
     ResourceSubscriber, TemplateCard,
 };
+pub use rows::{RowDetail, RowLimit, Rows, TooManyRows, fit_rows, fit_rows_in_part};
 pub use schema::Schema;
 pub use source::{BoxFuture, Call, ToolSource, ToolSources, Trace, unknown_tool};
 pub use tool::{

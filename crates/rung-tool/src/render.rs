@@ -267,7 +267,7 @@ pub(crate) fn cut_to_budget(
     if !meta.is_object() {
         *meta = json!({});
     }
-    let next = next_call(handle, &fitted.cuts);
+    let next = read_arguments(handle, &fitted.cuts);
     meta["truncated"] = true.into();
     meta["truncations"] = serde_json::to_value(&fitted.cuts).ok()?;
     meta["handle"] = handle.to_string().into();
@@ -275,8 +275,8 @@ pub(crate) fn cut_to_budget(
     Some(value)
 }
 
-/// Returns the arguments of the call that reads what the first specific cut left out.
-fn next_call(handle: &Handle, cuts: &[Cut]) -> Value {
+/// Returns the arguments of the call of `rung.read` that reads what the first specific cut left out.
+pub(crate) fn read_arguments(handle: &Handle, cuts: &[Cut]) -> Value {
     let mut arguments = json!({"handle": handle.to_string()});
     let telling = cuts.iter().find(|cut| !matches!(cut, Cut::Bytes { .. }));
     if let Some(cut) = telling {

@@ -53,7 +53,7 @@ impl<T: Serialize> ToolOutput<T> {
 }
 
 /// The structured form of a reply, without its value.
-const STRUCTURED_FRAME: &str = r#"{"content":[],"structuredContent":}"#;
+pub(crate) const STRUCTURED_FRAME: &str = r#"{"content":[],"structuredContent":}"#;
 
 /// A link to a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -204,6 +204,18 @@ impl Reply {
             fault: None,
             relayed: None,
         }
+    }
+
+    /// Returns the bytes of the larger form of the reply.
+    pub fn form_bytes(&self) -> usize {
+        let structured = self.structured_content.as_ref();
+        let structured_bytes = structured.map_or(0, |structured| {
+            STRUCTURED_FRAME.len() + structured.get().len()
+        });
+        let beside = structured.map_or(0, |structured| {
+            r#","structuredContent":"#.len() + structured.get().len()
+        });
+        structured_bytes.max(self.bytes() - beside)
     }
 
     /// Returns the bytes of the serialised reply.

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::card::{Card, Hints};
+use crate::payload::{Payload, PayloadLimits};
 use crate::relay::Relayed;
 use crate::reply::{Reply, ToolOutput};
 use crate::schema;
@@ -81,6 +82,8 @@ pub enum Answer {
     Output(ToolOutput<Value>),
     /// A result of another server.
     Relayed(Relayed),
+    /// A payload, of which the reply shows as much as fits.
+    Payload(Payload, PayloadLimits),
     /// A reply that was fitted already.
     Reply(Reply),
 }

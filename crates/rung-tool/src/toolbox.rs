@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{self, Arguments};
 use crate::card::{Card, Hints, TaskUse};
+use crate::payload::render_payload;
 use crate::render::render;
 use crate::reply::{Rendering, Reply, ResultSink, to_raw_json};
 use crate::source::{BoxFuture, Call, ToolSource, unknown_tool};
@@ -131,6 +132,9 @@ impl<S: ToolSet> Toolbox<S> {
                     ..call.rendering
                 };
                 Ok(render(output, rendering, call, self.result_sink.clone()).await?)
+            }
+            Answer::Payload(payload, limits) => {
+                Ok(render_payload(payload, limits, call, self.result_sink.clone()).await?)
             }
             Answer::Relayed(relayed) => {
                 Ok(Reply::relay(relayed, call, self.result_sink.clone()).await?)

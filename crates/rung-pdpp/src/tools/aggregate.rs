@@ -27,8 +27,6 @@ pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
 .with_output(|| super::wrapped_output(json!({})))
 .without_json_text(&["filter", "expand_limit"]);
 
-/// Groups in the text, at most.
-const MAX_GROUPS: usize = 5;
 /// Code points of a group's key in the text, at most.
 const KEY_CHARS: usize = 60;
 
@@ -92,10 +90,11 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
         let answer = context.provider.get_json(&ask).await?;
         let body = answer.body()?;
         let groups = body["groups"].as_array().map_or(0, <[_]>::len);
-        let text = summary_text(&input, &body, !context.call.rendering.structured);
+        let text = summary_text(&input, &body);
         let structured = context.structured(&body, None, answer.request_id.as_deref());
         let reply = context.reply(text, &structured, &[]);
-        if reply.bytes() <= context.usual_bytes() {
+        let (_, most) = context.row_limit().bytes(groups, context.call);
+        if reply.form_bytes() <= most {
             return Ok(reply);
         }
         // A provider that ignores the limit will ignore a smaller one.
@@ -112,14 +111,7 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
 }
 
 /// Returns the text of the reply.
-fn summary_text(input: &Input, body: &Json<'_>, alone: bool) -> String {
-    // Without structured content the text has all groups.
-    let most = if alone { usize::MAX } else { MAX_GROUPS };
-    let envelope = if alone {
-        ""
-    } else {
-        " canonical envelope in structuredContent.data"
-    };
+fn summary_text(input: &Input, body: &Json<'_>) -> String {
     let mut text = format!("{}({})", input.metric, input.stream);
     if let Some(field) = &input.field {
         let _ = write!(text, " field={field}");
@@ -143,15 +135,15 @@ fn summary_text(input: &Input, body: &Json<'_>, alone: bool) -> String {
     let Some(groups) = data["groups"].as_array() else {
         let value = data.get("value").or(data.get("filtered_record_count"));
         let value = value.map_or_else(|| "null".to_owned(), scalar_json);
-        let _ = write!(text, " = {value}.{envelope}");
+        let _ = write!(text, " = {value}.");
         return text;
     };
     let _ = write!(text, ": {} group(s)", groups.len());
     if groups.is_empty() {
-        text.push_str(". See structuredContent.data for the canonical envelope.");
+        text.push('.');
         return text;
     }
-    let shown = groups.iter().take(most).map(|group| {
+    let shown = groups.iter().map(|group| {
         let key = match &group["key"] {
             Json::String(key) => quoted(key, KEY_CHARS),
             key => scalar_json(key),
@@ -163,12 +155,8 @@ fn summary_text(input: &Input, body: &Json<'_>, alone: bool) -> String {
         )
     });
     let _ = write!(text, " [{}]", shown.collect::<Vec<_>>().join(", "));
-    if groups.len() > most {
-        let _ = write!(text, " more_groups={};", groups.len() - most);
-    }
     if let Some(other) = data["other_count"].as_i64() {
         let _ = write!(text, " other_count={other};");
     }
-    text.push_str(envelope);
     text
 }

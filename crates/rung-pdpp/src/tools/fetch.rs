@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use rung_fault::{Code, Fault};
 use rung_ladder::json_char_bytes;
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Body, InputSchema, Reply, Tool, to_raw_json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -28,8 +28,8 @@ pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
 .titled("Fetch")
 .with_output(output);
 
-/// Code points of a record that is shown as JSON, at most.
-const JSON_CHARS: usize = 1_024;
+/// Code points of a record that is shown as JSON, at least.
+const LEAST_JSON_CHARS: usize = 256;
 /// Code points of each text in `data`; tried in order until the reply fits.
 const DATA_CHARS: [usize; 3] = [1_024, 256, 64];
 /// Field names that are listed where a record is cut as a whole, at most.
@@ -62,7 +62,6 @@ fn output() -> Value {
             "id": text, "title": text, "text": text, "url": text, "metadata": {"type": "object"},
             "content_ladder": {}, "data": {}, "error": {"type": "object"},
         },
-        "anyOf": [{"required": ["id", "title", "text", "url", "metadata"]}, {"required": ["error"]}],
     })
 }
 
@@ -225,7 +224,6 @@ impl<'a> FetchedDocument<'a> {
         let ladder = Ladder {
             key: &context.options.key,
             authority: context.provider.authority(),
-            measuring: false,
         };
         let known = self.identity_defaults();
         let cut_json = shown.data.map(|chars| cut_json(&self.record, known, chars));
@@ -323,118 +321,132 @@ impl<'a> FetchedDocument<'a> {
         }
     }
 
+    /// Returns the reply. Each form shows as much as fits into it.
     fn reply(&self, context: &RecordContext<'_>) -> Reply {
+        let max_bytes = context.usual_bytes();
         let expanded = self.record.get("expanded").filter(|one| !one.is_null());
-        let along =
-            expanded.map(|expanded| ExpandedRecords::fit(expanded, context.usual_bytes() / 4));
+        let expanded = expanded.map(|expanded| ExpandedRecords::fit(expanded, max_bytes / 4));
         let mut shown = ShownParts {
-            expanded: along.as_ref(),
+            expanded: expanded.as_ref(),
             ..ShownParts::default()
         };
+        let text = self.fit(context, shown, Form::Content);
+        if !context.call.rendering.structured {
+            return text;
+        }
+        let mut structured = None;
         if context.options.fetch_data {
             for chars in DATA_CHARS {
                 shown.data = Some(chars);
-                let reply = self.reply_with(context, shown);
-                if reply.bytes() <= context.usual_bytes() {
-                    return reply;
+                let form = self.fit(context, shown, Form::Structured);
+                if form.bytes() <= max_bytes {
+                    structured = Some(form);
+                    break;
                 }
             }
-            // The record does not fit as `data`: the client can request its fields.
+            // If the record does not fit as `data`, the client can request its fields.
             shown.data = None;
         }
-        self.reply_with(context, shown)
+        let structured = structured.unwrap_or_else(|| self.fit(context, shown, Form::Structured));
+        Reply {
+            structured_content: structured.structured_content,
+            ..text
+        }
     }
 
-    fn reply_with(&self, context: &RecordContext<'_>, mut shown: ShownParts<'_>) -> Reply {
-        let budget = context.usual_bytes();
+    /// Returns one form of the reply, with as much of the text as fits.
+    fn fit(&self, context: &RecordContext<'_>, mut shown: ShownParts<'_>, form: Form) -> Reply {
+        let max_bytes = context.usual_bytes();
         let Some(field) = &self.field else {
-            let mut max_chars = if self.projected {
-                budget / 2
-            } else {
-                JSON_CHARS
-            };
+            let mut max_chars = max_bytes;
             loop {
                 let (text, cut) = self.to_json_text(max_chars);
                 shown.json_cut = cut;
-                let reply = self.build_reply(context, &text, &shown, &[]);
-                if !cut || max_chars <= 256 || reply.bytes() <= budget {
+                let reply = self.build(context, &text, &shown, form, &[]);
+                if reply.bytes() <= max_bytes || max_chars <= LEAST_JSON_CHARS {
                     return reply;
                 }
-                max_chars /= 2;
+                max_chars = max_chars * 3 / 4;
             }
         };
-        let whole = self.build_reply(context, &self.text, &shown, &[]);
-        if whole.bytes() <= budget {
-            return whole;
-        }
-        // The text is in the reply twice: as structured content, and within the JSON of the text block.
         let size = self.text.chars().count();
+        let mut chars = super::ladder::SHORT_CHARS;
+        if self.text.len() <= max_bytes || size <= chars {
+            let whole = self.build(context, &self.text, &shown, form, &[]);
+            // If the text is short, something else is too long.
+            if whole.bytes() <= max_bytes || size <= chars {
+                return whole;
+            }
+        }
         let mut cut_to = |chars: usize| {
             shown.text = Some(chars);
-            let go_on = window(&self.id, field, Some(chars as u64));
+            let next = window(&self.id, field, Some(chars as u64));
             let text = format!(
                 "{}\n[cut at {chars} of {size} characters; continue with read_record_field {}, or at {}]",
                 preview(&self.text, chars),
                 json!({"id": self.shown_id, "field_path": field, "offset_chars": chars}),
-                go_on.uri()
+                next.uri()
             );
-            self.build_reply(context, &text, &shown, &[go_on])
+            self.build(context, &text, &shown, form, &[next])
         };
-        let mut chars = super::ladder::SHORT_CHARS;
-        if size <= chars {
-            // Something other than the text is too long.
-            return whole;
-        }
-        let least = cut_to(chars).bytes();
-        let room = budget.saturating_sub(least);
-        let mut taken = 0;
+        let mut room = max_bytes.saturating_sub(cut_to(chars).bytes() + NUMBERS_BYTES);
         for c in self.text.chars().skip(chars) {
-            let own = json_char_bytes(c);
-            // In the text block it is escaped twice.
-            let quoted = match c {
-                '"' | '\\' => 4,
-                _ if own > c.len_utf8() => own + 1,
-                _ => own,
+            let bytes = json_char_bytes(c);
+            // The content is JSON in a JSON string.
+            let bytes = match (form, c) {
+                (Form::Content, '"' | '\\') => 4,
+                (Form::Content, _) if bytes > c.len_utf8() => bytes + 1,
+                _ => bytes,
             };
-            let structured = if context.call.rendering.structured {
-                own
-            } else {
-                0
-            };
-            taken += structured + quoted;
-            if taken + NUMBERS_BYTES > room {
+            let Some(left) = room.checked_sub(bytes) else {
                 break;
-            }
+            };
+            room = left;
             chars += 1;
         }
         cut_to(chars)
     }
 
-    fn build_reply(
+    fn build(
         &self,
         context: &RecordContext<'_>,
         text: &str,
         shown: &ShownParts<'_>,
+        form: Form,
         links: &[WindowId],
     ) -> Reply {
-        let mut told = DocumentBody {
+        let mut document = DocumentBody {
             id: &self.shown_id,
             title: &self.title,
             text,
             url: &self.url,
             metadata: &self.metadata,
-            expanded: shown.expanded.map(|along| &along.shown),
+            expanded: shown.expanded.map(|expanded| &expanded.shown),
             data: None,
             content_ladder: None,
         };
-        let words = json_text(&told);
-        if context.call.rendering.structured {
-            let data = |chars| short_row(&self.record, self.identity_defaults(), chars);
-            told.data = shown.data.map(data);
-            told.content_ladder = self.ladder(context, shown);
+        match form {
+            Form::Content => Reply::from_blocks(context.content(json_text(&document), links)),
+            Form::Structured => {
+                let data = |chars| short_row(&self.record, self.identity_defaults(), chars);
+                document.data = shown.data.map(data);
+                document.content_ladder = self.ladder(context, shown);
+                Reply {
+                    structured_content: Some(to_raw_json(&document)),
+                    ..Reply::from_blocks(Vec::new())
+                }
+            }
         }
-        context.reply(words, &told, links)
     }
+}
+
+/// A form of the reply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// The content: the document without its ladder, as JSON in a text block.
+    Content,
+    /// The structured content.
+    Structured,
 }
 
 /// The body of a reply.

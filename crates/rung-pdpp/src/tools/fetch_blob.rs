@@ -93,7 +93,7 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
         blob: words.is_none().then(|| BASE64.encode(&bytes)),
         meta: None,
     }));
-    if whole.bytes() <= context.usual_bytes() {
+    if whole.form_bytes() <= context.usual_bytes() {
         return Ok(whole);
     }
     Ok(reply(None))

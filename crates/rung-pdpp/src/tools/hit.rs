@@ -36,32 +36,15 @@ const NAMES_SHARE: usize = 6;
 /// Code points of a short text, and bytes of a short list.
 const SHORT_CHARS: usize = 64;
 const SHORT_BYTES: usize = 200;
-/// Bytes of a list of excerpts in few words, and of one of them beside its field.
-const EXCERPTS_BYTES: usize = r#""evidence_excerpts":[],"#.len();
-const EXCERPT_BYTES: usize = r#"{"field_path":},"#.len();
-/// Members that are told as excerpts, or of which nothing is left to tell.
-const TOLD: [&str; 8] = [
-    "object",
-    "result_id",
-    "record_url",
+/// Members of a hit with texts, and the members of an excerpt that are texts.
+const TEXT_MEMBERS: [&str; 5] = [
     "snippet",
     "match_windows",
     "field_windows",
     "matches",
     "evidence_excerpts",
 ];
-/// Members, and the names under which they are told already if they say the same.
-const ALIASES: [(&str, &str); 9] = [
-    ("connector_id", "connector_key"),
-    ("connector_instance_id", "connection_id"),
-    ("record_id", "record_key"),
-    ("name", "title"),
-    ("subject", "title"),
-    ("summary", "title"),
-    ("href", "url"),
-    ("source_url", "url"),
-    ("permalink", "url"),
-];
+const EXCERPT_TEXTS: [&str; 3] = ["text", "preview_text", "snippet"];
 /// Where the address of a record may be, and how it begins.
 const URIS: [&str; 3] = ["uri", "resource_uri", "record_uri"];
 const RECORD_URI: &str = "pdpp://record/";
@@ -98,11 +81,6 @@ pub(super) struct Hit<'b> {
     pub(super) snippet: Option<Passage>,
     /// Whether its names take so much that nothing but its id can be told beside its title.
     pub(super) lean: bool,
-    /// Bytes of its names.
-    names_bytes: usize,
-    /// Bytes of all of it in few words, but for the snippet.
-    brief_bytes: usize,
-    further: Further<'b>,
     /// Under which name excerpts came, and what they are.
     excerpts: Vec<(&'static str, Vec<Excerpt<'b>>)>,
 }
@@ -299,19 +277,8 @@ impl<'b> Hit<'b> {
         let fields: Vec<&str> = fields.map(|one: &Excerpt<'_>| one.field).collect();
         let fields_bytes: usize = fields.iter().map(|field| json_string_bytes(field)).sum();
         let most = reply_bytes / NAMES_SHARE;
-        let further = Further::of(hit, &head, &fields, most);
-        let firsts = fields.iter().enumerate();
-        let firsts = firsts.filter(|(at, field)| !fields[..*at].contains(field));
-        let each = firsts.map(|(_, field)| EXCERPT_BYTES + json_string_bytes(field));
-        let listed = match each.sum() {
-            0 => 0,
-            each => EXCERPTS_BYTES + each,
-        };
         Self {
-            brief_bytes: names_bytes + further.bytes + listed,
-            further,
             head,
-            names_bytes,
             id: id.filter(|_| fits),
             lean: names_bytes + fields_bytes > most,
             snippet: snippet.map(|text| Passage::of(text, sought)),
@@ -319,40 +286,10 @@ impl<'b> Hit<'b> {
         }
     }
 
-    /// Bytes that it takes at least, with everything that is known of it.
-    pub(super) fn least_bytes(&self) -> usize {
-        let snippet = self.snippet.as_ref();
-        let snippet = snippet.map_or(0, |snippet| json_string_bytes(&snippet.text));
-        self.names_bytes + snippet
-    }
-
-    /// Bytes that it takes at least in fewer words, with so many code points of its snippet.
-    pub(super) fn least_brief_bytes(&self, chars: usize) -> usize {
-        const SNIPPET_BYTES: usize = r#""snippet":"","#.len();
-        if self.lean {
-            return 0;
-        }
-        let snippet = self.snippet.as_ref();
-        let snippet = snippet.map_or(0, |snippet| {
-            SNIPPET_BYTES + snippet.text.len().min(chars.saturating_sub(2))
-        });
-        self.brief_bytes + snippet
-    }
-
     /// What stands under one of its names.
     pub(super) fn label(&self, name: &str) -> Option<&str> {
         let found = self.head.iter().find(|(own, _)| *own == name);
         found.map(|(_, text)| &**text)
-    }
-
-    /// The names of what is not told of it in few words.
-    pub(super) fn omitted(&self) -> impl Iterator<Item = &str> {
-        let labels = self.head.iter().map(|(name, _)| *name);
-        let labels =
-            labels.filter(|name| self.lean && matches!(*name, "connector_key" | "display_name"));
-        let short = self.further.short.iter().map(|(name, _)| *name);
-        let short = short.filter(|_| self.lean);
-        labels.chain(short).chain(self.further.long.iter().copied())
     }
 
     pub(super) fn shown_id(&self) -> &str {
@@ -382,66 +319,74 @@ impl<'b> Hit<'b> {
     }
 }
 
-/// The members of a hit that are not told otherwise.
-struct Further<'b> {
-    short: Vec<(&'b str, &'b Json<'b>)>,
-    /// Bytes of the short ones.
-    bytes: usize,
-    /// The names of those that are long, or more than fit.
-    long: Vec<&'b str>,
-}
-
-impl<'b> Further<'b> {
-    fn of(hit: &'b Json<'b>, head: &[(&str, Cow<'_, str>)], fields: &[&str], most: usize) -> Self {
-        let mut further = Self {
-            short: Vec::new(),
-            bytes: 0,
-            long: Vec::new(),
-        };
-        let members = hit.as_object().into_iter();
-        for (name, value) in members.flat_map(JsonObject::iter) {
-            if is_told(name, value, head, fields) {
+/// Returns a provider's hit with its texts cut to so many code points around what was found, and without members that are too
+/// large for a reply of so many bytes. Calls `omit` with the names of what is cut or left out.
+pub(super) fn short_hit<'a>(
+    hit: &Json<'a>,
+    sought: &Sought,
+    chars: usize,
+    reply_bytes: usize,
+    mut omit: impl FnMut(&str),
+) -> Json<'a> {
+    let Some(members) = hit.as_object() else {
+        return Json::Null;
+    };
+    let mut short = JsonObject::default();
+    let mut room = reply_bytes / NAMES_SHARE;
+    for (name, value) in members.iter() {
+        let mut value = value.clone();
+        if TEXT_MEMBERS.contains(&name) {
+            shorten_texts(&mut value, sought, chars);
+        } else if is_identity(name) {
+            // What is too long for a label is not cut: it is in the ID of the common form, or said to be left out there.
+            if value.is_larger(LABEL_BYTES) {
+                omit(name);
                 continue;
             }
-            let is_short = match value {
-                Json::String(text) => !super::text::is_longer(text, SHORT_CHARS),
-                value => !value.is_larger(SHORT_BYTES),
-            };
-            let taken = if is_short {
-                further.bytes + json_string_bytes(name) + 2 + value.json_bytes()
-            } else {
-                usize::MAX
-            };
-            if taken <= most {
-                further.bytes = taken;
-                further.short.push((name, value));
-            } else {
-                further.long.push(name);
-            }
+        } else if let Some(text) = value.as_str()
+            && super::text::is_longer(text, chars.max(SHORT_CHARS))
+        {
+            value = Json::String(cut(text, chars.max(SHORT_CHARS)).into_owned().into());
+            omit(name);
+        } else if value.is_larger(SHORT_BYTES) {
+            omit(name);
+            continue;
         }
-        further
+        let bytes = json_string_bytes(name) + 2 + value.json_bytes();
+        if let Some(left) = room.checked_sub(bytes) {
+            room = left;
+            short.insert(name.to_owned(), value);
+        } else {
+            omit(name);
+        }
     }
+    Json::Object(short)
 }
 
-/// Whether a member of a hit says nothing that is not told already: by its names or the fields of its excerpts.
-fn is_told(name: &str, value: &Json<'_>, head: &[(&str, Cow<'_, str>)], fields: &[&str]) -> bool {
-    let said = |name: &str| head.iter().find(|(own, _)| *own == name);
-    if TOLD.contains(&name) || said(name).is_some() {
-        return true;
-    }
-    let is_field = |item: &Json<'_>| item.as_str().is_some_and(|name| fields.contains(&name));
+/// True for members that identify a record or say where it is.
+fn is_identity(name: &str) -> bool {
+    name.ends_with("id") || name.ends_with("key") || name.ends_with("url") || name.ends_with("uri")
+}
+
+fn shorten_texts(value: &mut Json<'_>, sought: &Sought, chars: usize) {
     match value {
-        Json::Null => true,
-        Json::String(text) => {
-            let alias = ALIASES.iter().find(|(own, _)| *own == name);
-            let known = alias.and_then(|(_, known)| said(known));
-            known.is_some_and(|(_, known)| **known == **text)
-                || URIS.contains(&name) && text.starts_with(RECORD_URI)
+        Json::String(text) if super::text::is_longer(text, chars.max(SHORT_CHARS)) => {
+            let short = Passage::of(text, sought).around(chars).into_owned();
+            *value = Json::String(short.into());
         }
-        // Which connection it is of is said by the hit as well.
-        Json::Object(_) => name == "source",
-        Json::Array(items) => items.iter().all(is_field),
-        _ => false,
+        Json::Array(items) => {
+            for item in items {
+                shorten_texts(item, sought, chars);
+            }
+        }
+        Json::Object(members) => {
+            // Where a text is, is never cut.
+            let texts = members
+                .iter_mut()
+                .filter(|(name, _)| EXCERPT_TEXTS.contains(name));
+            texts.for_each(|(_, text)| shorten_texts(text, sought, chars));
+        }
+        _ => {}
     }
 }
 
@@ -543,14 +488,6 @@ impl BriefHit<'_> {
             };
             name(out, own);
             push_json_string(out, &shown);
-        }
-        if !self.hit.lean {
-            for (own, value) in &self.hit.further.short {
-                out.push(',');
-                push_json_string(out, own);
-                out.push(':');
-                value.write(out);
-            }
         }
         if let Some(snippet) = &self.hit.snippet {
             name(out, "snippet");

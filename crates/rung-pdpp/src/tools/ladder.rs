@@ -25,9 +25,6 @@ const MAX_JSON: usize = 8;
 const JSON_CHARS: usize = 512;
 const BRIEF_JSON_CHARS: usize = 96;
 
-/// Characters of a digest, as it is written.
-const DIGEST_CHARS: usize = "sha256:".len() + 64;
-
 /// Members of a record that say whose it is, and are no fields of it.
 const NO_FIELDS: [&str; 10] = [
     "id",
@@ -87,8 +84,6 @@ fn size_grade(chars: usize) -> &'static str {
 pub(super) struct Ladder<'a> {
     pub(super) key: &'a CursorKey,
     pub(super) authority: &'a str,
-    /// True if only sizes are measured: digests and cursors are placeholders of the same length.
-    pub(super) measuring: bool,
 }
 
 /// A text field, and how much of it is shown.
@@ -228,9 +223,6 @@ impl Ladder<'_> {
                 raw: 0,
             }),
         };
-        if self.measuring {
-            return "-".repeat(CursorKey::sealed_chars(&position));
-        }
         let binding = Binding {
             subject: &record.to_string(),
             field,
@@ -240,18 +232,11 @@ impl Ladder<'_> {
         self.key.seal(&binding, &position).into_string()
     }
 
-    fn digest(self, text: &str) -> String {
-        if self.measuring {
-            return "-".repeat(DIGEST_CHARS);
-        }
-        digest(text)
-    }
-
     /// A text field with everything that is known of it.
     pub(super) fn text_field<'v>(self, record: &RecordId, shown: Shown<'v>) -> TextEntry<'v> {
         let size = shown.text.chars().count();
         let offset = shown.chars.unwrap_or(0) as u64;
-        let digest = self.digest(shown.text);
+        let digest = digest(shown.text);
         TextEntry::Full {
             field_path: shown.field,
             r#type: "string",

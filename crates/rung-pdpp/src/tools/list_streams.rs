@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use rung_fault::{Code, Fault};
 use rung_tool::{Body, InputSchema, Reply, Tool};
 use serde::Deserialize;
 use serde_json::json;
@@ -27,9 +28,6 @@ pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
 .titled("List streams")
 .with_output(|| super::wrapped_output(json!({})));
 
-/// Streams in the text, at most.
-const MAX_STREAMS: usize = 50;
-
 #[derive(Deserialize)]
 pub(super) struct Input {
     connection_id: Option<String>,
@@ -44,14 +42,8 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
     let answer = context.provider.get_json(&ask).await?;
     let body = answer.body()?;
     let rows = body["data"].as_array().unwrap_or_default();
-    // Without structured content the text has all streams.
-    let most = if context.call.rendering.structured {
-        MAX_STREAMS
-    } else {
-        usize::MAX
-    };
     let mut text = format!("PDPP streams: {} stream(s)", rows.len());
-    for row in rows.iter().take(most) {
+    for row in rows {
         let _ = write!(text, "\nstream name={}", scalar_json(&row["name"]));
         for (name, names) in [
             ("connection_id", &["connection_id"][..]),
@@ -66,17 +58,15 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
             let _ = write!(text, " record_count={count}");
         }
     }
-    if rows.len() > most {
-        let _ = write!(text, "\nmore_streams={}", rows.len() - most);
-    }
-    let count = rows.len();
     let structured = context.structured(&body, None, answer.request_id.as_deref());
     let reply = context.reply(text.clone(), &structured, &[]);
-    if reply.bytes() <= context.usual_bytes() {
+    let (_, most) = context.row_limit().bytes(rows.len(), context.call);
+    if reply.form_bytes() <= most {
         return Ok(reply);
     }
-    // The text has all but the streams over its limit.
-    let data = json!({"object": "list", "stream_count": count, "see": "schema"});
-    let structured = context.structured(data, None, None);
-    Ok(context.reply(text, &structured, &[]))
+    let why = format!("the {} streams are larger than a reply may be", rows.len());
+    let fault = Fault::new(Code::ResultTooLarge, why);
+    Err(fault
+        .with_hint("call list_streams with a connection_id, or schema")
+        .into())
 }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use rung_ladder::{json_char_bytes, json_escapes, json_string_bytes, push_json_string};
+use rung_ladder::push_json_string;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -12,11 +12,8 @@ use super::binary::is_base64;
 use super::id::RecordNames;
 use super::json::{Json, JsonText, RawJson};
 use super::ladder::{Brief, Known, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
-use super::short::{MAX_DEPTH, preview};
+use super::short::MAX_DEPTH;
 use super::text::json_text;
-
-/// Code points of a preview, at most.
-pub(super) const MOST_CHARS: usize = 1_024;
 
 /// A text of a record that may be cut.
 pub(super) struct Long<'v> {
@@ -36,98 +33,6 @@ impl Long<'_> {
     /// Whether something else is shown in its place then: bytes never are shown.
     fn is_changed(&self, chars: usize) -> bool {
         self.binary || self.is_cut(chars)
-    }
-}
-
-/// What everything takes in JSON.
-pub(super) struct Costs {
-    /// Texts, beyond their quotes, for every length that they may be cut to.
-    texts: Vec<Cost>,
-    /// Where among the first code points of a text are those that take more than a byte, and what all of them up to there take
-    /// beyond it; one text after the other.
-    wide: Vec<(usize, usize)>,
-    /// The ids of records.
-    ids: Vec<usize>,
-}
-
-struct Cost {
-    /// As it came.
-    given: usize,
-    /// Whole, or as what stands for bytes.
-    whole: usize,
-    chars: usize,
-    /// Which of the wide ones are its own.
-    wide: std::ops::Range<usize>,
-}
-
-impl Cost {
-    fn of(long: &Long<'_>, wide: &mut Vec<(usize, usize)>) -> Self {
-        let given = long.text.json_bytes() - 2;
-        if long.binary {
-            return Self {
-                given,
-                whole: json_string_bytes(&preview(long.text, usize::MAX)) - 2,
-                chars: 0,
-                wide: 0..0,
-            };
-        }
-        let (start, mut beyond) = (wide.len(), 0);
-        let mut take = |at: usize, c: char| {
-            let bytes = json_char_bytes(c);
-            if bytes > 1 {
-                beyond += bytes - 1;
-                wide.push((at, beyond));
-            }
-        };
-        if !long.text.is_ascii() {
-            let shown = long.text.chars().take(MOST_CHARS);
-            shown.enumerate().for_each(|(at, c)| take(at, c));
-        } else if given > long.text.len() {
-            let escapes = json_escapes(long.text).take_while(|at| *at < MOST_CHARS);
-            escapes.for_each(|at| take(at, char::from(long.text.as_bytes()[at])));
-        }
-        Self {
-            given,
-            whole: given,
-            chars: long.chars,
-            wide: start..wide.len(),
-        }
-    }
-
-    /// Cut to so many code points.
-    fn bytes(&self, chars: usize, wide: &[(usize, usize)]) -> usize {
-        if self.chars <= chars.max(SHORT_CHARS) {
-            return self.whole;
-        }
-        let chars = chars.min(MOST_CHARS);
-        let own = &wide[self.wide.clone()];
-        let within = own.partition_point(|(at, _)| *at < chars);
-        let beyond = within.checked_sub(1).map_or(0, |last| own[last].1);
-        chars + beyond + "…".len()
-    }
-}
-
-impl Costs {
-    pub(super) fn of(longs: &Longs<'_>) -> Self {
-        let ids = longs.records.iter().map(|record| record.names.json_bytes());
-        let mut wide = Vec::new();
-        let texts = longs.texts.iter().map(|long| Cost::of(long, &mut wide));
-        Self {
-            texts: texts.collect(),
-            wide,
-            ids: ids.collect(),
-        }
-    }
-
-    /// Of all texts, as they came.
-    pub(super) fn given(&self) -> usize {
-        self.texts.iter().map(|cost| cost.given).sum()
-    }
-
-    /// Of all texts, cut to so many code points.
-    pub(super) fn bytes(&self, chars: usize) -> usize {
-        let each = self.texts.iter();
-        each.map(|cost| cost.bytes(chars, &self.wide)).sum()
     }
 }
 
@@ -209,47 +114,6 @@ impl<'v> Longs<'v> {
             }
             _ => {}
         }
-    }
-
-    fn has_binary(&self) -> bool {
-        self.texts.iter().any(|long| long.binary)
-    }
-
-    /// Bytes of the list of what is cut to so many code points, at most, where it says no more than names.
-    pub(super) fn listed_bytes(&self, costs: &Costs, chars: usize) -> usize {
-        const AROUND_BYTES: usize = 222;
-        const NESTED_BYTES: usize = 102;
-        const BINARY_BYTES: usize = 122;
-        const RECORD_BYTES: usize = 27;
-        const FIELD_BYTES: usize = 30;
-        let mut bytes = AROUND_BYTES;
-        if self.texts.iter().any(|long| long.nested) {
-            bytes += NESTED_BYTES;
-        }
-        if self.has_binary() {
-            bytes += BINARY_BYTES;
-        }
-        for (Record { own, .. }, id_bytes) in self.records.iter().zip(&costs.ids) {
-            let own = &self.texts[own.clone()];
-            let mut any = false;
-            for long in own.iter().filter(|long| long.is_changed(chars)) {
-                any = true;
-                let digits = long.chars.ilog10() as usize + 1;
-                bytes += FIELD_BYTES + digits + json_string_bytes(long.field);
-            }
-            if any {
-                let nested = own.iter().any(|long| long.nested);
-                let binary = own.iter().any(|long| long.binary);
-                let lists = 1 + usize::from(nested) + usize::from(binary);
-                bytes += RECORD_BYTES * lists + id_bytes;
-            }
-        }
-        bytes
-    }
-
-    /// How many records there are.
-    pub(super) fn records(&self) -> usize {
-        self.records.len()
     }
 
     /// The texts of a record.

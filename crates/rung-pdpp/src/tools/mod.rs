@@ -25,6 +25,7 @@ mod local;
 mod longs;
 mod package;
 mod page;
+mod page_text;
 mod provider;
 mod provider_error;
 mod provider_request;
@@ -46,7 +47,7 @@ use rung_fault::{Code, Detail, Fault};
 use rung_ladder::CursorKey;
 use rung_tool::{
     Answer, BoxFuture, Call, Card, ContentBlock, ErasedTool, Reply, ResourceLink, ResultSink,
-    ToolContext, ToolSet, ToolSource, Toolbox, to_raw_json,
+    RowLimit, ToolContext, ToolSet, ToolSource, Toolbox, to_raw_json,
 };
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -61,7 +62,7 @@ use provider::{Provider, ProviderBackend};
 use provider_error::ProviderError;
 use remote::RemoteProvider;
 
-/// The default of [`Options::max_reply_bytes`].
+/// Usual bytes of each form of a reply.
 pub const REPLY_BYTES: usize = 12_000;
 /// Links in a reply, at most.
 const MAX_LINKS: usize = 5;
@@ -85,8 +86,9 @@ pub struct Options {
     pub links: bool,
     /// True if `fetch` also returns the provider's record as `data`.
     pub fetch_data: bool,
-    /// Bytes of a message, at most, unless the call asks for a larger size by number.
-    pub max_reply_bytes: usize,
+    /// Bytes of each form of a reply, at most, unless the call asks for a larger size by number. Without it, [`REPLY_BYTES`] are
+    /// usual, and rows are not left out for it.
+    pub max_reply_bytes: Option<usize>,
     /// Bytes of any message that the server sends, at most.
     pub max_message_bytes: usize,
     /// The key that seals cursors.
@@ -99,7 +101,17 @@ impl Options {
         // The call's budget is the message limit without the message's own envelope.
         let most = call.budget.max_bytes;
         let around = self.max_message_bytes.saturating_sub(most);
-        self.max_reply_bytes.saturating_sub(around).min(most)
+        let usual = self.max_reply_bytes.unwrap_or(REPLY_BYTES);
+        usual.saturating_sub(around).min(most)
+    }
+
+    /// Returns the limit of a reply of rows.
+    fn row_limit(&self, call: &Call) -> RowLimit {
+        let usual = self.usual_bytes(call);
+        match self.max_reply_bytes {
+            None => RowLimit::Growing(usual),
+            Some(_) => RowLimit::Fixed(usual),
+        }
     }
 }
 
@@ -272,17 +284,17 @@ impl ToolSet for PersonalData {
     /// Replaces a reply over its limit by a fault. That happens where names, which are never cut, are too long.
     fn answer(&self, call: &Call, outcome: SizedReply) -> Result<Answer, ProviderError> {
         let SizedReply { reply, is_sized } = outcome;
-        let most = if is_sized {
+        let most = if is_sized || self.options.max_reply_bytes.is_none() {
             call.budget.max_bytes
         } else {
             self.options.usual_bytes(call)
         };
-        if reply.bytes() <= most {
+        if reply.form_bytes() <= most {
             return Ok(Answer::Reply(reply));
         }
         let why = format!(
             "the parts of this reply that are never cut take {} bytes; the limit is {most}",
-            reply.bytes()
+            reply.form_bytes()
         );
         let fault = Fault::new(Code::ResultTooLarge, why)
             .with_hint("request less: a smaller limit, fewer fields, or a part of a field with read_record_field");
@@ -350,8 +362,13 @@ impl RecordContext<'_> {
         }
     }
 
-    /// Builds the reply in the forms that the client reads.
-    fn reply(&self, text: String, structured: &impl Serialize, links: &[WindowId]) -> Reply {
+    /// Returns the limit of a reply of rows.
+    fn row_limit(&self) -> RowLimit {
+        self.options.row_limit(self.call)
+    }
+
+    /// Builds the content: a text, and links if the client reads them.
+    fn content(&self, text: String, links: &[WindowId]) -> Vec<ContentBlock> {
         let mut content = vec![ContentBlock::Text { text }];
         if self.options.links && self.call.rendering.links {
             content.extend(links.iter().take(MAX_LINKS).map(|window| {
@@ -362,7 +379,12 @@ impl RecordContext<'_> {
                 })
             }));
         }
-        let mut reply = Reply::from_blocks(content);
+        content
+    }
+
+    /// Builds the reply in the forms that the client reads.
+    fn reply(&self, text: String, structured: &impl Serialize, links: &[WindowId]) -> Reply {
+        let mut reply = Reply::from_blocks(self.content(text, links));
         let structured = self
             .call
             .rendering
@@ -421,7 +443,6 @@ fn wrapped_output(further: Value) -> Value {
     json!({
         "type": "object",
         "properties": properties,
-        "anyOf": [{"required": ["data", "provider_url"]}, {"required": ["error"]}],
     })
 }
 

@@ -1,114 +1,95 @@
-//! A page of records within a budget.
+//! A page of records: its structured content in more or less detail.
 //!
-//! A page that fits is sent as the provider sent it. Otherwise it is reduced in the order that costs the reader least: long texts
-//! become previews, each listed with its continuation; then the listing gets shorter; then the page has fewer records. Names,
-//! cursors and short fields are never changed.
+//! A page that fits is sent as the provider sent it. Otherwise long texts become previews, each listed with its continuation; then
+//! long lists and objects. Names, cursors and short fields are never changed.
 
-use rung_ladder::{Budget, Measure, Path, fit, json_bytes, json_string_bytes};
-use rung_tool::{Reply, to_raw_json};
+use std::cell::OnceCell;
+
+use rung_ladder::json_string_bytes;
+use rung_ladder::{Budget, Path, fit};
+use rung_tool::{ContentBlock, RowDetail, Rows, to_raw_json};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::RecordContext;
 use super::binary::is_base64;
-use super::id::{RecordId, RecordNames, WindowId};
+use super::id::{RecordId, RecordNames};
 use super::json::{Json, JsonObject, RawJson};
 use super::ladder::{Known, LONG_CHARS, Ladder, MAX_RECORDS, identity, is_cut};
-use super::longs::{Costs, Longs, MOST_CHARS};
+use super::longs::Longs;
+use super::page_text::PageText;
 use super::short::{preview, shorten};
 use super::text::json_text;
-use super::{RecordContext, StructuredReply};
 
-/// Bytes of a list or an object in a record that is too large by itself.
-const MOST_JSON_BYTES: usize = 256;
-/// Names of fields that are said to be left out, and the bytes set aside for them.
+/// The `kind` of the content ladder.
+const KIND: &str = "record_set";
+/// Bytes of a list or an object that is cut.
+const LIST_BYTES: usize = 256;
+/// Names of fields that are left out, at most, and bytes of the reply for each of them.
 const OMITTED_NAMES: usize = 24;
-const OMITTED_BYTES: usize = 2_000;
-/// One name for so many bytes of the budget.
 const OMITTED_SHARE: usize = 400;
-/// How often what is left out is reckoned anew.
-const MAX_RECKONINGS: usize = 4;
-/// Bytes of a record in words alone, at least.
-const WORDS_BYTES: usize = 400;
-/// Code points by which the longest words that fit are known.
-const WORDS_STEP: usize = 64;
-/// Code points of a record in words alone, where nothing else helps.
-const LEAST_WORDS: usize = 200;
+/// Renderings of a record that is too large, each with less of it.
+const MAX_RENDERINGS: usize = 4;
+/// Code points of the texts of a record that is too large.
+const LEAST_CHARS: usize = 16;
 
-/// A page before it is brought within its budget.
+/// A page of records.
 pub(super) struct Page<'a> {
     pub(super) context: &'a RecordContext<'a>,
-    /// What the provider said.
+    /// The provider's response.
     pub(super) body: Json<'a>,
-    /// Where in it the rows are.
-    pub(super) rows: &'static str,
+    /// The path of the rows in it.
+    pub(super) rows_at: &'static str,
     pub(super) known: Known<'a>,
+    pub(super) stream: &'a str,
+    /// The number of records that were requested instead of more, which would not have fit.
+    pub(super) shortened: Option<usize>,
     pub(super) request_id: Option<&'a str>,
-    /// What the ladder is of.
-    pub(super) kind: &'static str,
+    /// The response without what every row repeats.
+    pub(super) lean_body: OnceCell<Json<'a>>,
 }
 
-/// The words for a page.
-pub(super) type Words<'a> = &'a dyn Fn(&Json<'_>, &[Json<'_>], Room) -> InWords;
+impl Rows for Page<'_> {
+    fn count(&self) -> usize {
+        self.rows().len()
+    }
 
-/// How much may be told.
-#[derive(Clone, Copy)]
-pub(super) struct Room {
-    pub(super) chars: usize,
-    /// What takes more bytes is not sent, and need not be told to its end.
-    pub(super) bytes: usize,
-}
+    fn content(&self, max_bytes: usize) -> Vec<ContentBlock> {
+        self.text(self.rows()).content(max_bytes)
+    }
 
-impl Room {
-    fn of(chars: usize) -> Self {
-        Self {
-            chars,
-            bytes: usize::MAX,
+    fn content_in_part(&self, max_bytes: usize) -> Vec<ContentBlock> {
+        self.text(self.rows()).content_in_part(max_bytes)
+    }
+
+    fn structured(&self, detail: RowDetail, max_bytes: usize) -> Option<Box<RawValue>> {
+        let rendered = match detail {
+            RowDetail::Whole => return self.whole(max_bytes),
+            RowDetail::Described(_) if self.count() > MAX_RECORDS => return None,
+            RowDetail::Described(chars) => self.with_short_texts(chars, true),
+            RowDetail::Texts(chars) => self.with_short_texts(chars, false),
+            RowDetail::TextsAndLists(chars) => {
+                self.in_part(self.lean_body().clone(), chars, Value::Null)
+            }
+        };
+        (rendered.get().len() <= max_bytes).then_some(rendered)
+    }
+
+    fn structured_in_part(&self, max_bytes: usize) -> Box<RawValue> {
+        let around = self.render(&Json::Null, None).get().len();
+        let mut room = max_bytes.saturating_sub(around);
+        // Estimated and then measured: with less room where it is over.
+        for _ in 0..MAX_RENDERINGS {
+            let rendered = self.fitted_to(room);
+            let over = rendered.get().len().saturating_sub(max_bytes);
+            if over == 0 {
+                return rendered;
+            }
+            room = room.saturating_sub(over + 64);
         }
+        self.fitted_to(0)
     }
 }
-
-/// The words, the parts of fields that they say go on elsewhere, and whether something is cut that they do not name.
-pub(super) type InWords = (String, Vec<WindowId>, bool);
-
-/// How a page is told.
-#[derive(Clone, Copy)]
-struct Manner {
-    text_chars: usize,
-    links: usize,
-    /// Whether everything is said of the first fields that are cut.
-    full: bool,
-    least_chars: usize,
-}
-
-const MANNERS: [Manner; 4] = [
-    Manner {
-        text_chars: 1_792,
-        links: 5,
-        full: true,
-        least_chars: 240,
-    },
-    Manner {
-        text_chars: 1_792,
-        links: 3,
-        full: false,
-        least_chars: 120,
-    },
-    Manner {
-        text_chars: 1_000,
-        links: 2,
-        full: false,
-        least_chars: 48,
-    },
-    Manner {
-        text_chars: 640,
-        links: 1,
-        full: false,
-        least_chars: 16,
-    },
-];
-
-/// Too many records for one reply: so many may fit.
-pub(super) struct TooMany(pub(super) usize);
 
 /// Whether there are bytes somewhere in it, in place of which something shorter is shown.
 fn has_binary(value: &Json<'_>) -> bool {
@@ -150,16 +131,14 @@ fn shrunk_row(row: &Json<'_>, chars: usize) -> usize {
 /// they are.
 fn shrunk_field(name: &str, value: &Json<'_>, enveloped: bool, chars: usize) -> usize {
     const LISTED_BYTES: usize = 120;
-    const LIST_BYTES: usize = MOST_JSON_BYTES + 200;
+    const CUT_BYTES: usize = LIST_BYTES + 200;
     let around = name.len() + 4;
     match value {
         _ if !super::ladder::is_field(name, enveloped) => whole_member(name, value),
         Json::String(text) if is_cut(text, chars) => {
             around + json_string_bytes(&preview(text, chars)) + LISTED_BYTES
         }
-        Json::Array(_) | Json::Object(_) if enveloped => {
-            around + value.json_bytes().min(LIST_BYTES)
-        }
+        Json::Array(_) | Json::Object(_) if enveloped => around + value.json_bytes().min(CUT_BYTES),
         value => around + value.json_bytes(),
     }
 }
@@ -169,12 +148,12 @@ fn whole_member(name: &str, value: &Json<'_>) -> usize {
 }
 
 /// Lists the fields whose lists and objects were cut.
-fn tell_lists(ladder: &mut Option<Value>, kind: &str, cut: Vec<(RecordId, String, usize)>) {
+fn list_cut_json(ladder: &mut Option<Value>, cut: Vec<(RecordId, String, usize)>) {
     if cut.is_empty() {
         return;
     }
     let all = ladder.get_or_insert_with(
-        || json!({"kind": kind, "read_tool": "read_record_field", "records": []}),
+        || json!({"kind": KIND, "read_tool": "read_record_field", "records": []}),
     );
     let Some(entries) = all["records"].as_array_mut() else {
         return;
@@ -205,318 +184,126 @@ impl<'a> Page<'a> {
         Ladder {
             key: &self.context.options.key,
             authority: self.context.provider.authority(),
-            measuring: false,
         }
     }
 
-    fn list(&self) -> &[Json<'_>] {
-        let rows = self.body.pointer(self.rows).and_then(Json::as_array);
+    fn rows(&self) -> &[Json<'a>] {
+        let rows = self.body.pointer(self.rows_at).and_then(Json::as_array);
         rows.unwrap_or_default()
     }
 
-    fn structured<D>(&self, data: D, ladder: Option<Box<RawValue>>) -> StructuredReply<'a, D> {
-        let further = ladder.map(|ladder| ("content_ladder", ladder));
-        self.context.structured(data, further, self.request_id)
+    fn rows_of<'b>(&self, body: &'b Json<'a>) -> &'b [Json<'a>] {
+        let rows = body.pointer(self.rows_at).and_then(Json::as_array);
+        rows.unwrap_or_default()
     }
 
-    /// Cuts texts to so many code points.
-    fn shorten(&mut self, chars: usize) {
-        if let Some(Json::Array(rows)) = self.body.pointer_mut(self.rows) {
+    fn text<'s>(&'s self, rows: &'s [Json<'a>]) -> PageText<'s> {
+        PageText {
+            context: self.context,
+            body: &self.body,
+            rows,
+            stream: self.stream,
+            known: self.known,
+            shortened: self.shortened,
+        }
+    }
+
+    fn lean_body(&self) -> &Json<'a> {
+        self.lean_body.get_or_init(|| {
+            let mut body = self.body.clone();
+            remove_repetitions(&mut body, self.rows_at);
+            body
+        })
+    }
+
+    /// Returns the structured content with this body.
+    fn render(&self, body: &Json<'_>, ladder: Option<Box<RawValue>>) -> Box<RawValue> {
+        const DATA: &str = "{\"data\":";
+        let mut members: Vec<(&'static str, Box<RawValue>)> = Vec::new();
+        if let Some(fitting) = self.shortened {
+            let shortened = json!({"records": fitting, "next": "continue with next_cursor"});
+            members.push(("page_shortened", to_raw_json(&shortened)));
+        }
+        members.extend(ladder.map(|ladder| ("content_ladder", ladder)));
+        let around = self
+            .context
+            .structured(Value::Null, members, self.request_id);
+        let around = to_raw_json(&around);
+        let rest = &around.get()[DATA.len() + "null".len()..];
+        let mut rendered = String::with_capacity(around.get().len() + body.json_bytes());
+        rendered.push_str(DATA);
+        body.write(&mut rendered);
+        rendered.push_str(rest);
+        to_raw_json(&RawJson::new(rendered))
+    }
+
+    /// Returns the body as the provider sent it, without the bytes of binary fields.
+    fn whole(&self, max_bytes: usize) -> Option<Box<RawValue>> {
+        let is_binary = self.rows().iter().any(has_binary);
+        if !is_binary && self.body.is_larger(max_bytes) {
+            return None;
+        }
+        // Short texts are not listed.
+        let is_plain = self.rows().iter().all(is_plain);
+        let rows = if is_plain { &[] } else { self.rows() };
+        let ladder = Longs::of(rows, self.known).ladder(KIND, usize::MAX, self.ladder(), true);
+        let ladder = ladder.map(|ladder| to_raw_json(&ladder));
+        let rendered = if is_binary {
+            let mut body = self.body.clone();
+            self.shorten(&mut body, usize::MAX);
+            self.render(&body, ladder)
+        } else {
+            self.render(&self.body, ladder)
+        };
+        (rendered.get().len() <= max_bytes).then_some(rendered)
+    }
+
+    fn with_short_texts(&self, chars: usize, described: bool) -> Box<RawValue> {
+        let body = self.lean_body();
+        let longs = Longs::of(self.rows_of(body), self.known);
+        let ladder = longs.ladder(KIND, chars, self.ladder(), described);
+        let ladder = ladder.map(|ladder| to_raw_json(&ladder));
+        let mut body = body.clone();
+        self.shorten(&mut body, chars);
+        self.render(&body, ladder)
+    }
+
+    /// Returns a body whose texts, lists and objects are cut. `omitted` names what was left out of it before.
+    fn in_part(&self, mut body: Json<'a>, chars: usize, omitted: Value) -> Box<RawValue> {
+        let longs = Longs::of(self.rows_of(&body), self.known);
+        let ladder = longs.ladder(KIND, chars, self.ladder(), false);
+        let mut ladder = ladder.map(|ladder| json!(ladder));
+        let cut = self.cut_lists(&mut body, LIST_BYTES);
+        list_cut_json(&mut ladder, cut);
+        if !omitted.is_null() {
+            ladder.get_or_insert_with(|| json!({"kind": KIND}))["omitted"] = omitted;
+        }
+        self.shorten(&mut body, chars);
+        self.render(&body, ladder.map(|ladder| to_raw_json(&ladder)))
+    }
+
+    /// Returns the page with what fits into `room` bytes; the rest is named.
+    fn fitted_to(&self, room: usize) -> Box<RawValue> {
+        let mut body = self.lean_body().clone();
+        let omitted = self.leave_out(&mut body, room, LEAST_CHARS);
+        self.in_part(body, LEAST_CHARS, omitted)
+    }
+
+    /// Cuts the texts of the rows to so many code points.
+    fn shorten(&self, body: &mut Json<'_>, chars: usize) {
+        if let Some(Json::Array(rows)) = body.pointer_mut(self.rows_at) {
             for row in rows {
                 shorten(row, self.known, chars);
             }
         }
     }
 
-    /// Returns the structured content of the page as it is.
-    fn told(&self, ladder: Option<Box<RawValue>>) -> Box<RawValue> {
-        const DATA: &str = "{\"data\":";
-        let around = to_raw_json(&self.structured(Value::Null, ladder));
-        let rest = &around.get()[DATA.len() + "null".len()..];
-        let mut told = String::with_capacity(self.context.usual_bytes());
-        told.push_str(DATA);
-        self.body.write(&mut told);
-        told.push_str(rest);
-        to_raw_json(&RawJson::new(told))
-    }
-
-    /// Returns the reply, or a guess of how many records would fit.
-    pub(super) fn reply(mut self, words: Words<'_>) -> Result<Reply, TooMany> {
-        let (context, budget) = (self.context, self.context.usual_bytes());
-        if !context.call.rendering.structured {
-            return self.in_words(words, budget);
-        }
-        let binary = self.list().iter().any(has_binary);
-        if !binary && self.body.is_larger(budget) {
-            return self.brought_down(words, budget);
-        }
-        let body_bytes = self.body.json_bytes();
-        let plain = self.list().iter().all(is_plain);
-        // There is nothing to say of texts that are short.
-        let rows = if plain { &[] } else { self.list() };
-        let longs = Longs::of(rows, self.known);
-        let shown_bytes = if binary {
-            let costs = Costs::of(&longs);
-            (body_bytes + costs.bytes(usize::MAX)).saturating_sub(costs.given())
-        } else {
-            body_bytes
-        };
-        if shown_bytes > budget {
-            return self.brought_down(words, budget);
-        }
-        let ladder = longs.ladder(self.kind, usize::MAX, self.ladder(), true);
-        let mut ladder = ladder.map(|ladder| to_raw_json(&ladder));
-        let room = Room::of(MANNERS[0].text_chars);
-        let (text, windows, _) = words(&self.body, self.list(), room);
-        let around = self.structured(Value::Null, ladder.clone());
-        let mut reply = context.reply(text, &around, &windows);
-        if reply.bytes() - "null".len() + shown_bytes > budget {
-            return self.brought_down(words, budget);
-        }
-        if binary {
-            self.shorten(usize::MAX);
-        }
-        reply.structured_content = Some(self.told(ladder.take()));
-        Ok(reply)
-    }
-
-    /// Returns a reply without structured content: every record is in the text, so that the cursor continues after the last one.
-    fn in_words(self, words: Words<'_>, budget: usize) -> Result<Reply, TooMany> {
-        let rows = self.list().len();
-        // A record is told by its id at least, and by how to read on.
-        let most = (budget / WORDS_BYTES).max(1);
-        if rows > most {
-            return Err(TooMany(most));
-        }
-        let told = |chars: usize| {
-            let (text, _, lost) = words(&self.body, self.list(), Room::of(chars));
-            let reply = self.context.reply(text, &Value::Null, &[]);
-            let fits = reply.bytes() <= budget;
-            (fits.then_some(reply), lost)
-        };
-        // Quotes and breaks take another byte each where the words are sent, and some letters take four.
-        let (mut low, mut high) = (budget / 6, budget * 5 / 6);
-        let (mut best, mut lost) = told(high);
-        // The longest words that fit: the more is told of each record, the less is lost.
-        if best.is_none() {
-            while high - low > WORDS_STEP {
-                let middle = low.midpoint(high);
-                match told(middle).0 {
-                    Some(_) => low = middle,
-                    None => high = middle,
-                }
-            }
-            (best, lost) = told(low);
-        }
-        match best {
-            Some(reply) if !lost || rows < 2 => Ok(reply),
-            _ if rows > 1 => Err(TooMany(rows / 2)),
-            // One record cannot be had in smaller pieces.
-            _ => Ok(self.first_words(words, budget)),
-        }
-    }
-
-    fn brought_down(mut self, words: Words<'_>, budget: usize) -> Result<Reply, TooMany> {
-        self.say_once();
-        let rows = self.list().len();
-        let mut smallest = usize::MAX;
-        let found = {
-            let longs = Longs::of(self.list(), self.known);
-            let costs = Costs::of(&longs);
-            let body_bytes = self.body.json_bytes().saturating_sub(costs.given());
-            let mut found = None;
-            for manner in MANNERS {
-                let told = |chars: usize, ladder: Ladder<'_>| {
-                    longs.ladder(self.kind, chars, ladder, manner.full)
-                };
-                // The shorter the previews, the more fields are listed: this is the most that it takes.
-                let texts = costs.bytes(manner.least_chars);
-                let mut listed = longs.listed_bytes(&costs, manner.least_chars);
-                let least = |listed: usize| body_bytes + texts + listed;
-                if manner.full && least(listed) <= budget {
-                    // What is listed in full has an offset and a cursor that grow by some digits.
-                    let slack = 16 * longs.records().min(MAX_RECORDS) + 8;
-                    let measuring = Ladder {
-                        measuring: true,
-                        ..self.ladder()
-                    };
-                    let whole = told(manner.least_chars, measuring);
-                    let whole = json_bytes(&whole, Measure::Bare);
-                    listed = listed.max(whole + slack);
-                }
-                let least = least(listed);
-                let likely = self.likely_bytes(manner);
-                if least + likely > budget {
-                    smallest = smallest.min(least + likely.max(1_000));
-                    continue;
-                }
-                let room = Room {
-                    chars: manner.text_chars,
-                    bytes: budget - least,
-                };
-                let (text, windows, _) = words(&self.body, self.list(), room);
-                if text.len() > room.bytes {
-                    smallest = smallest.min(least + 1_000);
-                    continue;
-                }
-                let windows = &windows[..windows.len().min(manner.links)];
-                let nothing = to_raw_json(&Value::Null);
-                let structured = self.structured(Value::Null, Some(nothing));
-                let reply = self.context.reply(text, &structured, windows);
-                let around = reply.bytes();
-                smallest = smallest.min(least + around);
-                if least + around > budget {
-                    continue;
-                }
-                let size = |chars: usize| around + body_bytes + costs.bytes(chars) + listed;
-                // The longest previews that fit: longer ones never take less room.
-                let (mut low, mut high) = (manner.least_chars, MOST_CHARS);
-                while low < high {
-                    let middle = low.midpoint(high + 1);
-                    if size(middle) <= budget {
-                        low = middle;
-                    } else {
-                        high = middle - 1;
-                    }
-                }
-                // What is reckoned is close; what is sent is measured.
-                let ladder =
-                    |chars: usize| told(chars, self.ladder()).map(|told| to_raw_json(&told));
-                let whole = |chars: usize, ladder: &Option<Box<RawValue>>| {
-                    let listed = ladder.as_ref().map_or("null", |ladder| ladder.get());
-                    around + body_bytes + costs.bytes(chars) + listed.len()
-                };
-                let mut listed = ladder(low);
-                while whole(low, &listed) > budget && low > manner.least_chars {
-                    low = (low * 3 / 4).max(manner.least_chars);
-                    listed = ladder(low);
-                }
-                if whole(low, &listed) > budget {
-                    continue;
-                }
-                found = Some((reply, low, listed));
-                break;
-            }
-            found
-        };
-        if let Some((mut reply, chars, listed)) = found {
-            self.shorten(chars);
-            reply.structured_content = Some(self.told(listed));
-            return Ok(reply);
-        }
-        if rows > 1 {
-            // What is left of the budget, for records of the size that these have.
-            let shared = self
-                .body
-                .json_bytes()
-                .saturating_sub(self.body.pointer(self.rows).map_or(2, Json::json_bytes))
-                + 1_200;
-            let each = smallest.saturating_sub(shared) / rows;
-            let try_with = budget.saturating_sub(shared) / each.max(1);
-            return Err(TooMany(try_with.clamp(1, rows - 1)));
-        }
-        Ok(self.what_fits(words))
-    }
-
-    /// Bytes that the words and the links of a page are likely to take, no more than they will as a rule: of long records as much is
-    /// told as may be. Of the shortest manner nothing is supposed: it is the last that is tried.
-    fn likely_bytes(&self, manner: Manner) -> usize {
-        const AROUND_BYTES: usize = 250;
-        const LINK_BYTES: usize = 150;
-        const TOLD_ROWS: usize = 5;
-        if manner.text_chars == MANNERS[MANNERS.len() - 1].text_chars {
-            return 0;
-        }
-        let told = self.list().iter().take(TOLD_ROWS);
-        let told: usize = told.map(Json::json_bytes).sum();
-        let links = if self.context.options.links && self.context.call.rendering.links {
-            manner.links.min(self.list().len())
-        } else {
-            0
-        };
-        manner.text_chars.min(told) * 3 / 4 + AROUND_BYTES + links * LINK_BYTES
-    }
-
-    /// How many records there are.
-    pub(super) fn count(&self) -> usize {
-        self.list().len()
-    }
-
-    /// What cannot be had in smaller pieces: its lists and objects are cut as well, and what does not fit then is left out by name.
-    pub(super) fn what_fits(mut self, words: Words<'_>) -> Reply {
-        let (manner, budget) = (MANNERS[3], self.context.usual_bytes());
-        if !self.context.call.rendering.structured {
-            return self.first_words(words, budget);
-        }
-        self.say_once();
-        let text_chars = manner.text_chars.min(budget / 8);
-        let (text, windows, _) = words(&self.body, self.list(), Room::of(text_chars));
-        let windows: Vec<WindowId> = windows.into_iter().take(manner.links).collect();
-        let structured = self.structured(Value::Null, None);
-        let mut reply = self.context.reply(text, &structured, &windows);
-        let around = reply.bytes();
-        let mut room = budget.saturating_sub(around + OMITTED_BYTES.min(budget / 4));
-        let whole = std::mem::take(&mut self.body);
-        // What is left out is reckoned, what is sent is measured: once more with less room where it is over.
-        for _ in 0..MAX_RECKONINGS {
-            self.body = whole.clone();
-            let ladder = self.left_over(room, manner.least_chars);
-            let ladder = ladder.as_ref().map(to_raw_json);
-            self.shorten(manner.least_chars);
-            reply.structured_content = Some(self.told(ladder));
-            let over = reply.bytes().saturating_sub(budget);
-            if over == 0 {
-                return reply;
-            }
-            room = room.saturating_sub(over + 64);
-        }
-        self.body = whole;
-        let ladder = self.left_over(0, manner.least_chars);
-        let ladder = ladder.as_ref().map(to_raw_json);
-        self.shorten(manner.least_chars);
-        reply.structured_content = Some(self.told(ladder));
-        reply
-    }
-
-    /// The words for as many of the first records as fit.
-    fn first_words(self, words: Words<'_>, budget: usize) -> Reply {
-        let mut shown = self.list().len();
-        let mut chars = budget * 5 / 6;
-        loop {
-            let rows = &self.list()[..shown];
-            let (text, _, _) = words(&self.body, rows, Room::of(chars));
-            let reply = self.context.reply(text, &Value::Null, &[]);
-            if reply.bytes() <= budget || chars <= LEAST_WORDS && shown < 2 {
-                return reply;
-            }
-            if chars <= LEAST_WORDS {
-                (shown, chars) = (shown / 2, budget * 5 / 6);
-            } else {
-                chars = chars * 3 / 4;
-            }
-        }
-    }
-
-    /// Leaves out what does not fit, and cuts arrays and objects. Returns the ladder of that and of the cut texts.
-    fn left_over(&mut self, room: usize, chars: usize) -> Option<Value> {
-        let omitted = self.leave_out(room, chars);
-        let longs = Longs::of(self.list(), self.known);
-        let ladder = longs.ladder(self.kind, chars, self.ladder(), false);
-        let mut ladder = ladder.map(|ladder| json!(ladder));
-        let cut = self.cut_lists(MOST_JSON_BYTES);
-        tell_lists(&mut ladder, self.kind, cut);
-        if !omitted.is_null() {
-            ladder.get_or_insert_with(|| json!({"kind": self.kind}))["omitted"] = omitted;
-        }
-        ladder
-    }
-
     /// Leaves out what does not fit into `room` bytes once it is cut: the largest fields of a single record, the last of several
     /// records. Returns what was left out.
-    fn leave_out(&mut self, room: usize, chars: usize) -> Value {
+    fn leave_out(&self, body: &mut Json<'_>, room: usize, chars: usize) -> Value {
         let known = self.known;
-        let most_names = OMITTED_NAMES.min(self.context.usual_bytes() / OMITTED_SHARE);
-        let Some(Json::Array(rows)) = self.body.pointer_mut(self.rows) else {
+        let most_names = OMITTED_NAMES.min(room / OMITTED_SHARE);
+        let Some(Json::Array(rows)) = body.pointer_mut(self.rows_at) else {
             return Value::Null;
         };
         let mut names = Vec::new();
@@ -576,10 +363,10 @@ impl<'a> Page<'a> {
     }
 
     /// Cuts lists and objects within the rows to so many bytes. Which fields of which records those were, and how long.
-    fn cut_lists(&mut self, max_bytes: usize) -> Vec<(RecordId, String, usize)> {
+    fn cut_lists(&self, body: &mut Json<'_>, max_bytes: usize) -> Vec<(RecordId, String, usize)> {
         let known = self.known;
         let mut cut = Vec::new();
-        let Some(Json::Array(rows)) = self.body.pointer_mut(self.rows) else {
+        let Some(Json::Array(rows)) = body.pointer_mut(self.rows_at) else {
             return cut;
         };
         for row in rows {
@@ -606,34 +393,34 @@ impl<'a> Page<'a> {
         }
         cut
     }
+}
 
-    /// Moves the display names, which every row repeats, to the page, and removes redundant members.
-    fn say_once(&mut self) {
-        if let Some(body) = self.body.as_object_mut() {
-            body.remove("links");
-        }
-        let mut names = JsonObject::default();
-        if let Some(Json::Array(rows)) = self.body.pointer_mut(self.rows) {
-            for row in rows.iter_mut().filter_map(Json::as_object_mut) {
-                let Some(connection) = row.get("connection_id").and_then(Json::as_str) else {
-                    continue;
-                };
-                let own = row.get("display_name").filter(|name| name.is_string());
-                let known = names.get(connection);
-                let once = own.is_some() && (known.is_none() || known == own);
-                let first = known.is_none().then(|| connection.to_owned());
-                row.remove("connector_instance_id");
-                if row.get("object").is_some_and(|object| *object == "record") {
-                    row.remove("object");
-                }
-                let name = once.then(|| row.remove("display_name")).flatten();
-                if let (Some(connection), Some(name)) = (first, name) {
-                    names.insert(connection, name);
-                }
+/// Moves the display names, which every row repeats, to the page, and removes redundant members.
+fn remove_repetitions(body: &mut Json<'_>, rows_at: &str) {
+    if let Some(body) = body.as_object_mut() {
+        body.remove("links");
+    }
+    let mut names = JsonObject::default();
+    if let Some(Json::Array(rows)) = body.pointer_mut(rows_at) {
+        for row in rows.iter_mut().filter_map(Json::as_object_mut) {
+            let Some(connection) = row.get("connection_id").and_then(Json::as_str) else {
+                continue;
+            };
+            let own = row.get("display_name").filter(|name| name.is_string());
+            let known = names.get(connection);
+            let once = own.is_some() && (known.is_none() || known == own);
+            let first = known.is_none().then(|| connection.to_owned());
+            row.remove("connector_instance_id");
+            if row.get("object").is_some_and(|object| *object == "record") {
+                row.remove("object");
+            }
+            let name = once.then(|| row.remove("display_name")).flatten();
+            if let (Some(connection), Some(name)) = (first, name) {
+                names.insert(connection, name);
             }
         }
-        if let (Some(body), false) = (self.body.as_object_mut(), names.is_empty()) {
-            body.insert("display_names", Json::Object(names));
-        }
+    }
+    if let (Some(body), false) = (body.as_object_mut(), names.is_empty()) {
+        body.insert("display_names", Json::Object(names));
     }
 }

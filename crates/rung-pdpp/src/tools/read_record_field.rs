@@ -78,7 +78,6 @@ fn output() -> Value {
             "error": {"type": "object"}, "provider_url": text, "http_status": number, "request_id": maybe,
         },
         "additionalProperties": false,
-        "anyOf": [{"required": ["record", "field", "window"]}, {"required": ["error"]}],
     })
 }
 

@@ -218,7 +218,6 @@ async fn read_record(
     let ladder = Ladder {
         key: &context.options.key,
         authority: context.provider.authority(),
-        measuring: false,
     };
     for (chars, list_bytes) in [
         (usize::MAX, usize::MAX),

@@ -114,12 +114,7 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
         let structured = context.structured(data, None, answer.request_id.as_deref());
         context.reply(text.clone(), &structured, &[])
     };
-    let around = reply(&Json::Null).bytes();
-    let structured = context.call.rendering.structured;
-    let fits = |data: &Json<'_>| {
-        let data = if structured { data.json_bytes() } else { 0 };
-        around + data <= room
-    };
+    let fits = |data: &Json<'_>| !data.is_larger(room) && reply(data).form_bytes() <= room;
     let mut fit = fits(&data);
     if !fit && !full {
         remove_fields(&mut data);

@@ -2,21 +2,26 @@
 
 use std::fmt::Write as _;
 
-use rung_tool::{Body, InputSchema, Reply, Tool, to_raw_json};
+use rung_tool::{
+    Body, ContentBlock, InputSchema, Reply, RowDetail, Rows, TooManyRows, Tool, fit_rows,
+    to_raw_json,
+};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::filter::filter_pairs;
-use super::hit::{BRIEF_CHARS, BriefHit, Excerpt, Hit, Passage, Sought, WholeHit, within};
+use super::hit::{
+    BRIEF_CHARS, BriefHit, Excerpt, Hit, Passage, Sought, WholeHit, short_hit, within,
+};
 use super::id::{WindowId, check_name};
 use super::json::{Json, RawJson};
 use super::list_body::{cursor_json, envelope_member, hits, hits_at, most_that_fit, remove_cursor};
 use super::provider_error::ProviderError;
 use super::provider_request::ProviderRequest;
 use super::text::{cut, first_text, inline_text, json_text, quoted, scalar_json};
-use super::{PersonalData, RecordContext, StructuredReply, usual, window};
+use super::{PersonalData, RecordContext, usual, window};
 
 pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
     "search",
@@ -46,7 +51,6 @@ fn input() -> Value {
     })
 }
 
-/// The definition for a remote provider, which may support more search modes than this server.
 /// The tool for a remote provider, which may support other modes.
 pub(super) const REMOTE_TOOL: Tool<PersonalData, Input> = Tool::new(
     "search",
@@ -91,58 +95,27 @@ pub(super) struct Input {
     connection_id: Option<String>,
 }
 
-/// The provider's body, with the number of hits and a reference to `results`. With `without`, the path of the hits, the hits and
-/// the links are left out.
+/// The provider's body, with the number of hits and a reference to `results`.
 struct SearchEnvelope<'b> {
     body: &'b Json<'b>,
-    without: Option<&'static str>,
     hits: usize,
 }
 
 impl Serialize for SearchEnvelope<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         const COUNT: &str = "result_count";
-        const PLACE: (&str, &str) = ("results_ref", "structuredContent.results");
+        const REFERENCE: (&str, &str) = ("results_ref", "structuredContent.results");
         let Some(members) = self.body.as_object() else {
             return self.body.serialize(serializer);
         };
-        let place = self.without.and_then(|place| place.strip_prefix('/'));
-        let (own, within) = match place.and_then(|place| place.split_once('/')) {
-            Some((own, within)) => (Some(own), Some(within)),
-            None => (place, None),
-        };
-        let mut told = serializer.serialize_map(None)?;
-        for (name, value) in members.iter() {
-            match name {
-                COUNT => told.serialize_entry(name, &self.hits)?,
-                name if name == PLACE.0 => told.serialize_entry(name, PLACE.1)?,
-                "links" if self.without.is_some() => {}
-                name if Some(name) == own => {
-                    if let (Some(within), Some(members)) = (within, value.as_object()) {
-                        let rest = members.iter().filter(|(name, _)| *name != within);
-                        let rest: Vec<_> = rest.collect();
-                        told.serialize_entry(name, &MemberMap(&rest))?;
-                    }
-                }
-                name => told.serialize_entry(name, value)?,
-            }
+        let mut map = serializer.serialize_map(None)?;
+        let own = [COUNT, REFERENCE.0];
+        for (name, value) in members.iter().filter(|(name, _)| !own.contains(name)) {
+            map.serialize_entry(name, value)?;
         }
-        if !members.contains(COUNT) {
-            told.serialize_entry(COUNT, &self.hits)?;
-        }
-        if !members.contains(PLACE.0) {
-            told.serialize_entry(PLACE.0, PLACE.1)?;
-        }
-        told.end()
-    }
-}
-
-/// Members that serialize as an object.
-struct MemberMap<'b>(&'b [(&'b str, &'b Json<'b>)]);
-
-impl Serialize for MemberMap<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+        map.serialize_entry(COUNT, &self.hits)?;
+        map.serialize_entry(REFERENCE.0, REFERENCE.1)?;
+        map.end()
     }
 }
 
@@ -171,6 +144,7 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
         .with_pairs(filter_pairs(input.filter.as_ref())?)
         .with_param("connection_id", input.connection_id.as_deref());
     let sought = Sought::of(&input.q);
+    let row_limit = context.row_limit();
     let mut limit = input.limit.unwrap_or(DEFAULT_HITS);
     let mut shortened = false;
     loop {
@@ -181,31 +155,34 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
         };
         let answer = context.provider.get_json(&ask).await?;
         let mut body = answer.body()?;
-        let given = hits(&body).len();
+        let received = hits(&body).len();
         // A cursor past the hits that are left out here would skip them.
-        if shortened && given > limit {
+        if shortened && received > limit {
             remove_cursor(&mut body);
         }
-        let (provider, bytes) = (context.provider.url(), context.usual_bytes());
+        keep_first_hits(&mut body, limit);
+        let provider = context.provider.url();
         let reply = |body: &Json<'_>, first: usize, shortened: bool| {
+            let (usual_bytes, _) = row_limit.bytes(first, context.call);
             let each = hits(body).iter().take(first).enumerate();
             let page = HitPage {
+                context,
                 sought: &sought,
                 has_more: envelope_member(body, "has_more").is_some_and(|more| *more == true)
-                    || given > first,
+                    || received > first,
                 hits: each
-                    .map(|(at, hit)| Hit::of(at, hit, &sought, provider, bytes))
+                    .map(|(at, hit)| Hit::of(at, hit, &sought, provider, usual_bytes))
                     .collect(),
                 body,
                 request_id: answer.request_id.as_deref(),
                 shortened,
-                text_only: !context.call.rendering.structured,
+                usual_bytes,
             };
-            page.reply(context)
+            fit_rows(&page, row_limit, context.call)
         };
-        let guess = match reply(&body, limit, shortened) {
+        let TooManyRows { fitting } = match reply(&body, limit, shortened) {
             Ok(reply) => return Ok(reply),
-            Err(guess) => guess,
+            Err(too_many) => too_many,
         };
         limit = if shortened {
             // Rendered as for a client that requested this limit.
@@ -215,9 +192,10 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
             }
         } else {
             // The cursor takes some room, and its length differs from page to page.
-            let mut body = answer.body()?;
             remove_cursor(&mut body);
-            most_that_fit(given.min(limit), guess, |first| {
+            most_that_fit(received.min(limit), fitting, |first| {
+                let mut body = body.clone();
+                keep_first_hits(&mut body, first);
                 reply(&body, first, false).is_ok()
             })
         };
@@ -225,30 +203,31 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
     }
 }
 
+fn keep_first_hits(body: &mut Json<'_>, first: usize) {
+    if let Some(hits) = hits_at(body).and_then(|at| body.pointer_mut(at)?.as_array_mut()) {
+        hits.truncate(first);
+    }
+}
+
 /// Usual bytes of a line, for allocation.
 const LINE_BYTES: usize = 384;
-/// Hits in the text, at most.
-const TOP_HITS: usize = 3;
-/// Bytes of the text next to structured content.
-const TEXT_BYTES: usize = 1_700;
 /// Code points of a title and of a label in the text; tried in order until the lines fit.
 const NAME_WIDTHS: [(usize, usize); 4] = [(80, 60), (40, 24), (20, 12), (8, 6)];
+/// Code points of the texts of a single hit that is too large.
+const LEAST_CHARS: usize = 48;
 /// Code points of a snippet in the text; tried in order.
 const SNIPPET_CHARS: [usize; 3] = [BRIEF_CHARS, BRIEF_CHARS / 2, BRIEF_CHARS / 4];
-/// Ids up to this many bytes are always repeated in the text.
-const ID_BYTES: usize = 200;
 /// Bytes of a source's name, at most, and bytes reserved for the hits before sources are named.
 const SOURCE_BYTES: usize = 60;
 const HITS_RESERVE_BYTES: usize = 640;
 /// Sources and failed sources that are named, at most.
 const MAX_SOURCES: usize = 8;
 const MAX_FAILED: usize = 4;
-/// The end of the text, without and with structured content.
+/// The end of the text.
 const CLOSING: &str =
     "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately.";
-const CLOSING_STRUCTURED: &str = "\nfetch takes an id exactly as shown; add connection_id only where it is listed separately. All hits: structuredContent.results";
-/// Bytes around hits and text: the content ladder, a link and the sources.
-const AROUND_BYTES: usize = 500;
+/// Links to excerpts, at most.
+const MAX_LINKS: usize = 3;
 /// Names of omitted members that are listed, at most.
 const MAX_OMITTED: usize = 8;
 
@@ -259,19 +238,61 @@ fn passage_json(passage: &Passage, chars: usize) -> String {
 
 /// A page of hits.
 struct HitPage<'b> {
+    context: &'b RecordContext<'b>,
     sought: &'b Sought,
     body: &'b Json<'b>,
     hits: Vec<Hit<'b>>,
     has_more: bool,
     request_id: Option<&'b str>,
     shortened: bool,
-    /// True if the reply has no structured content.
-    text_only: bool,
+    /// Bytes of a form, as a rule. Names that take a large share of them are left out.
+    usual_bytes: usize,
+}
+
+impl Rows for HitPage<'_> {
+    fn count(&self) -> usize {
+        self.hits.len()
+    }
+
+    fn content(&self, max_bytes: usize) -> Vec<ContentBlock> {
+        self.context
+            .content(self.summary_text(max_bytes), &self.windows())
+    }
+
+    fn content_in_part(&self, max_bytes: usize) -> Vec<ContentBlock> {
+        self.content(max_bytes)
+    }
+
+    fn structured(&self, detail: RowDetail, max_bytes: usize) -> Option<Box<RawValue>> {
+        let rendered = match detail {
+            RowDetail::Whole if self.body.is_larger(max_bytes) => return None,
+            RowDetail::Whole => {
+                let hits = self.hits.iter().map(|hit| WholeHit(hit, self.sought));
+                let hits = to_raw_json(&hits.collect::<Vec<_>>());
+                self.render(self.body, hits, self.ladder())
+            }
+            RowDetail::Described(_) => return None,
+            // Every list of a hit is short already.
+            RowDetail::Texts(chars) | RowDetail::TextsAndLists(chars) => {
+                self.with_short_texts(chars, true)
+            }
+        };
+        (rendered.get().len() <= max_bytes).then_some(rendered)
+    }
+
+    fn structured_in_part(&self, max_bytes: usize) -> Box<RawValue> {
+        let rendered = self.with_short_texts(LEAST_CHARS, true);
+        if rendered.get().len() <= max_bytes {
+            return rendered;
+        }
+        // `results` has the hit already.
+        self.with_short_texts(LEAST_CHARS, false)
+    }
 }
 
 impl HitPage<'_> {
     /// Returns the windows in which the first excerpts continue.
-    fn windows(&self, most: usize) -> Vec<WindowId> {
+    fn windows(&self) -> Vec<WindowId> {
         let first = |hit: &Hit<'_>| {
             // Its URI would be as long as its names.
             if hit.lean {
@@ -280,125 +301,74 @@ impl HitPage<'_> {
             let excerpt = hit.all_excerpts().next()?;
             Some(window(hit.id.as_ref()?, excerpt.field, None))
         };
-        self.hits.iter().filter_map(first).take(most).collect()
+        let windows = self.hits.iter().filter_map(first);
+        windows.take(MAX_LINKS).collect()
     }
 
-    /// Returns the provider's body, without the hits if their path is given.
-    fn envelope(&self, without: Option<&'static str>) -> SearchEnvelope<'_> {
-        SearchEnvelope {
-            body: self.body,
-            without,
-            hits: self.hits.len(),
-        }
-    }
-
-    /// Returns the reply, or a guess of how many hits would fit.
-    fn reply(self, context: &RecordContext<'_>) -> Result<Reply, usize> {
-        let budget = context.usual_bytes();
-        if self.text_only {
-            let reply = context.reply(self.summary_text(budget * 5 / 6), &Value::Null, &[]);
-            let hits = self.hits.len();
-            return if reply.bytes() <= budget || hits < 2 {
-                Ok(reply)
-            } else {
-                Err(hits / 2)
-            };
-        }
-        if let Some(whole) = self.full_reply(context, budget) {
-            return Ok(whole);
-        }
-        // The hits are left out of the body, so that each is sent once.
-        let body = to_raw_json(&self.envelope(Some(hits_at(self.body).unwrap_or_default())));
-        // First within two thirds of the budget, to leave room for reading the hits.
-        let mut smallest = 0;
-        let manners = [
-            (TEXT_BYTES, 240, 3, budget * 2 / 3),
-            (1_600, 160, 2, budget * 2 / 3),
-            (1_500, 112, 1, budget * 2 / 3),
-            (1_200, 80, 1, budget * 2 / 3),
-            (1_100, 64, 1, budget * 2 / 3),
-            (900, 48, 1, budget * 2 / 3),
-            (1_200, 64, 1, budget),
-            (900, 48, 1, budget),
-        ];
-        for (at, (text_bytes, chars, links, most)) in manners.into_iter().enumerate() {
-            let last = at + 1 == manners.len();
-            let each = self.hits.iter().map(|hit| hit.least_brief_bytes(chars));
-            // The text takes nearly all of its limit.
-            let around = AROUND_BYTES + text_bytes * 3 / 4;
-            if !last && body.get().len() + each.sum::<usize>() + around > most {
-                continue;
+    /// Returns the structured content with every text of a hit cut around what was found. Without `envelope_hits`, the provider's
+    /// hits are left out of its body.
+    fn with_short_texts(&self, chars: usize, envelope_hits: bool) -> Box<RawValue> {
+        let mut body = self.body.clone();
+        let mut omitted: Vec<String> = Vec::new();
+        let mut omit = |name: &str| {
+            if omitted.len() < MAX_OMITTED && omitted.iter().all(|own| own != name) {
+                omitted.push(within(name, 64).into_owned());
             }
-            let brief = |hit| BriefHit {
+        };
+        if let Some(hits) = hits_at(&body).and_then(|at| body.pointer_mut(at)?.as_array_mut()) {
+            if !envelope_hits {
+                hits.clear();
+            }
+            for hit in hits {
+                *hit = short_hit(hit, self.sought, chars, self.usual_bytes, &mut omit);
+            }
+        }
+        self.render(&body, self.brief_hits(chars), self.brief_ladder(&omitted))
+    }
+
+    /// Returns the hits in the common form, with short texts.
+    fn brief_hits(&self, chars: usize) -> Box<RawValue> {
+        let mut hits = String::from("[");
+        for (at, hit) in self.hits.iter().enumerate() {
+            if at > 0 {
+                hits.push(',');
+            }
+            let hit = BriefHit {
                 hit,
                 sought: self.sought,
                 chars,
-                provider: context.provider.url(),
+                provider: self.context.provider.url(),
             };
-            let mut results = String::with_capacity(most);
-            results.push('[');
-            for (at, hit) in self.hits.iter().enumerate() {
-                if at > 0 {
-                    results.push(',');
-                }
-                brief(hit).write(&mut results);
-            }
-            results.push(']');
-            let results = to_raw_json(&RawJson::new(results));
-            let bytes = body.get().len() + results.get().len();
-            smallest = bytes + 1_500;
-            // A single hit cannot be split.
-            let must = last && self.hits.len() < 2;
-            if bytes + text_bytes / 2 > most && !must {
-                continue;
-            }
-            let structured = self.structured(context, &body, results, self.brief_ladder());
-            let reply = context.reply(
-                self.summary_text(text_bytes),
-                &structured,
-                &self.windows(links),
-            );
-            smallest = reply.bytes();
-            if smallest <= most {
-                return Ok(reply);
-            }
-            if must {
-                return Ok(context.reply(self.summary_text(0), &structured, &[]));
-            }
+            hit.write(&mut hits);
         }
-        let each = smallest.saturating_sub(1_500) / self.hits.len();
-        let fewer = budget.saturating_sub(1_500) / each.max(1);
-        Err(fewer.clamp(1, self.hits.len() - 1))
+        hits.push(']');
+        to_raw_json(&RawJson::new(hits))
     }
 
-    /// Returns the reply with everything in it, if it fits.
-    fn full_reply(&self, context: &RecordContext<'_>, budget: usize) -> Option<Reply> {
-        // The reply has at least the body, and each hit a second time.
-        let hits = self.hits.iter().map(Hit::least_bytes).sum::<usize>();
-        if self.body.json_bytes() + hits > budget {
-            return None;
-        }
-        let whole = |hit| WholeHit(hit, self.sought);
-        let results = to_raw_json(&self.hits.iter().map(whole).collect::<Vec<_>>());
-        let structured = self.structured(context, self.envelope(None), results, self.ladder());
-        let whole = context.reply(self.summary_text(TEXT_BYTES), &structured, &self.windows(3));
-        (whole.bytes() <= budget).then_some(whole)
-    }
-
-    fn structured<'s, D>(
-        &'s self,
-        context: &'s RecordContext<'_>,
-        data: D,
-        results: Box<RawValue>,
+    /// Returns the structured content: the provider's body, and the hits in the common form.
+    fn render(
+        &self,
+        body: &Json<'_>,
+        hits: Box<RawValue>,
         ladder: Option<Box<RawValue>>,
-    ) -> StructuredReply<'s, D> {
+    ) -> Box<RawValue> {
+        let envelope = SearchEnvelope {
+            body,
+            hits: self.hits.len(),
+        };
+        let shortened = self.shortened.then(|| {
+            let shortened = json!({"hits": self.hits.len(), "next": "continue with next_cursor, or name streams or a connection_id"});
+            ("page_shortened", to_raw_json(&shortened))
+        });
         let ladder = ladder.map(|ladder| ("content_ladder", ladder));
-        let further = std::iter::once(("results", results)).chain(ladder);
-        context.structured(data, further, self.request_id)
+        let members = std::iter::once(("results", hits))
+            .chain(shortened)
+            .chain(ladder);
+        to_raw_json(&self.context.structured(envelope, members, self.request_id))
     }
 
     /// Returns the ladder with one continuation template for all excerpts, and the names of omitted members.
-    fn brief_ladder(&self) -> Option<Box<RawValue>> {
+    fn brief_ladder(&self, omitted: &[String]) -> Option<Box<RawValue>> {
         let mut told = json!({"kind": KIND, "read_tool": "read_record_field"});
         let excerpts = self.hits.iter().flat_map(Hit::all_excerpts).next();
         if excerpts.is_some() {
@@ -407,16 +377,9 @@ impl HitPage<'_> {
                 "args": {"id": "<results[].id>", "field_path": "<results[].evidence_excerpts[].field_path>"},
             });
         }
-        let mut omitted: Vec<&str> = Vec::new();
-        for name in self.hits.iter().flat_map(Hit::omitted) {
-            if omitted.len() < MAX_OMITTED && !omitted.contains(&name) {
-                omitted.push(name);
-            }
-        }
         if !omitted.is_empty() {
-            let names: Vec<_> = omitted.into_iter().map(|name| within(name, 64)).collect();
             let read = json!({"tool": "fetch", "args": {"id": "<results[].id>"}});
-            told["omitted"] = json!({"fields": names, "read": read});
+            told["omitted"] = json!({"fields": omitted, "read": read});
         } else if excerpts.is_none() {
             return None;
         }
@@ -470,18 +433,9 @@ impl HitPage<'_> {
             text.push_str(" page_shortened=true: more hits than fit one reply; continue with next_cursor, or name streams or a connection_id.");
         }
         if let Some(first) = self.hits.first() {
-            let id = first.shown_id();
-            if self.text_only || id.len() <= max_bytes / 3 {
-                let _ = write!(text, " first_fetch_id={id}");
-            } else {
-                text.push_str(" first_fetch_id is structuredContent.results[0].id");
-            }
+            let _ = write!(text, " first_fetch_id={}", first.shown_id());
         }
-        let closing = match (self.hits.is_empty(), self.text_only) {
-            (true, _) => "",
-            (_, true) => CLOSING,
-            (_, false) => CLOSING_STRUCTURED,
-        };
+        let closing = if self.hits.is_empty() { "" } else { CLOSING };
         let mut missing = String::new();
         self.push_unavailable(&mut missing);
         self.push_recall(&mut missing);
@@ -498,7 +452,7 @@ impl HitPage<'_> {
         room = room.saturating_sub(named.iter().map(String::len).sum());
         let mut evidence = String::new();
         let mut told = vec![false; named.len()];
-        for (at, hit) in self.hits[..named.len()].iter().enumerate() {
+        for (at, hit) in self.hits.iter().enumerate() {
             for one in hit.all_excerpts().take(2) {
                 let number = evidence.matches('\n').count() + 1;
                 let line = SNIPPET_CHARS
@@ -524,10 +478,12 @@ impl HitPage<'_> {
                 let each = SNIPPET_CHARS.iter();
                 let mut each =
                     each.map(|chars| format!(" snippet={}", passage_json(snippet, *chars)));
-                each.find(|shown| shown.len() <= room)
+                // The first words are never left out.
+                let last = each.clone().next_back();
+                each.find(|shown| shown.len() <= room).or(last)
             });
             if let Some(found) = found {
-                room -= found.len();
+                room = room.saturating_sub(found.len());
                 text.push_str(&found);
             }
         }
@@ -535,35 +491,21 @@ impl HitPage<'_> {
         text
     }
 
-    /// Returns a line of names for each hit in the text.
+    /// Returns a line of names for each hit.
     fn hit_lines(&self, room: usize) -> Vec<String> {
-        let most = if self.text_only { usize::MAX } else { TOP_HITS };
-        let top = &self.hits[..self.hits.len().min(most)];
         // Excerpts are worth more than the end of a title.
-        let share = if top.iter().any(|hit| hit.all_excerpts().next().is_some()) {
-            room * 3 / 4
-        } else {
-            room
-        };
+        let has_excerpts = self
+            .hits
+            .iter()
+            .any(|hit| hit.all_excerpts().next().is_some());
+        let share = if has_excerpts { room * 3 / 4 } else { room };
         let mut lines = Vec::new();
         for width in NAME_WIDTHS {
-            let each = top.iter().enumerate();
+            let each = self.hits.iter().enumerate();
             lines = each.map(|(at, hit)| hit_line(at, hit, width)).collect();
             if lines.iter().map(String::len).sum::<usize>() <= share {
-                return lines;
+                break;
             }
-        }
-        if self.text_only || lines.iter().map(String::len).sum::<usize>() <= room {
-            return lines;
-        }
-        // A long id that does not fit is replaced by a reference to the structured content.
-        let mut left = room;
-        for (at, (line, hit)) in lines.iter_mut().zip(top).enumerate() {
-            let long = hit.shown_id().len() > ID_BYTES;
-            if long && (at == 0 || line.len() > left) {
-                *line = format!("\n{}. id is structuredContent.results[{at}].id", at + 1);
-            }
-            left = left.saturating_sub(line.len());
         }
         lines
     }

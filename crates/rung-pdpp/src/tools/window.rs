@@ -92,10 +92,6 @@ pub(super) struct Window {
     back: bool,
 }
 
-/// The text is in a reply twice, in the text block and in the structured content. Without structured content the limit is the
-/// same, so that a window is the same for every client.
-const COPIES: usize = 2;
-
 /// Whether a digest is of the kind that we make.
 fn is_digest(digest: &str) -> bool {
     let hex = digest.strip_prefix("sha256:");
@@ -311,7 +307,6 @@ impl Window {
         let ladder = Ladder {
             key: &context.options.key,
             authority: context.provider.authority(),
-            measuring: false,
         };
         let revision = self.revision();
         let cursor = |at: (u64, bool)| {
@@ -373,12 +368,11 @@ impl Window {
         })
     }
 
-    /// Cuts the text so that as many copies of it as there are take no more than `room`: at its end, or at its beginning where it
-    /// was read to end where it ends.
-    fn fit(&mut self, room: usize, copies: usize) {
+    /// Cuts the text to `room` bytes of JSON: at its end, or at its beginning if it was read backwards.
+    fn fit(&mut self, room: usize) {
         let mut taken = 0;
         let mut fits = |c: &char| {
-            taken += json_char_bytes(*c) * copies;
+            taken += json_char_bytes(*c);
             taken <= room
         };
         // An empty window has no continuation.
@@ -401,19 +395,22 @@ impl Window {
         } else {
             context.usual_bytes()
         };
-        let reply = self.made(context);
-        if reply.bytes() <= budget {
-            return reply;
-        }
-        let copies = COPIES;
-        let own = (json_string_bytes(&self.text) - 2) * copies;
-        // Where it ends is told with its own cursor, which the whole may not have had.
-        let around = reply.bytes() - own + 700;
-        self.fit(budget.saturating_sub(around), copies);
-        self.made(context)
+        self.fit_reply(context, budget);
+        self.to_reply(context)
     }
 
-    fn made(&self, context: &RecordContext<'_>) -> Reply {
+    /// Cuts the text so that each form of the reply is within the limit. Both forms have the same part of it.
+    fn fit_reply(&mut self, context: &RecordContext<'_>, max_bytes: usize) {
+        let bytes = self.to_reply(context).form_bytes();
+        if bytes > max_bytes {
+            let own = json_string_bytes(&self.text) - 2;
+            // The cursor of the end, which the whole may not have had.
+            let around = bytes - own + 700;
+            self.fit(max_bytes.saturating_sub(around));
+        }
+    }
+
+    fn to_reply(&self, context: &RecordContext<'_>) -> Reply {
         let structured = self.structured(context);
         let text = self.words(&structured);
         context.reply(text, &structured, std::slice::from_ref(&self.own))
@@ -458,14 +455,8 @@ impl Window {
         };
         let beside = told(&self).to_string().len() + around + 900;
         // Cut where the tool's reply is cut, so that both are the same part.
-        let copies = COPIES;
-        let reply = self.made(context);
-        if reply.bytes() > budget {
-            let own = (json_string_bytes(&self.text) - 2) * copies;
-            let around = reply.bytes() - own + 700;
-            self.fit(budget.saturating_sub(around), copies);
-        }
-        self.fit(budget.saturating_sub(beside), 1);
+        self.fit_reply(context, budget);
+        self.fit(budget.saturating_sub(beside));
         let told = told(&self);
         (self.text, told)
     }

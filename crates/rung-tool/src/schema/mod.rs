@@ -13,6 +13,7 @@ use crate::{Error, Result};
 use cost::Cost;
 use plain::PlainSchema;
 
+
 /// Bytes of a schema, at most.
 const SCHEMA_BYTES: usize = 256 << 10;
 /// Steps of a backtracking pattern before it counts as no match.

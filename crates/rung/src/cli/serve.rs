@@ -75,9 +75,10 @@ pub(crate) struct PersonalDataArgs {
     /// Tools that read personal data: the usual six, or two more.
     #[arg(long, value_enum, default_value_t = PersonalDataTools::Usual, value_name = "SET")]
     pub(crate) tools: PersonalDataTools,
-    /// Maximum bytes of a personal-data reply, unless the call itself requests a size.
-    #[arg(long, default_value_t = rung_pdpp::tools::REPLY_BYTES, value_name = "N", value_parser = reply_bytes)]
-    pub(crate) max_reply_bytes: usize,
+    /// Maximum bytes of each form of a personal-data reply, unless the call itself requests a size. Without it, a reply has
+    /// 12000 bytes, 480 more for each row beyond 25, and more where rows would be left out.
+    #[arg(long, value_name = "N", value_parser = reply_bytes)]
+    pub(crate) max_reply_bytes: Option<usize>,
     /// Send no resource links, for hosts that open every link.
     #[arg(long)]
     pub(crate) no_resource_links: bool,

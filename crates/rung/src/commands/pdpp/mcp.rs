@@ -77,7 +77,7 @@ fn serve(
     let settings = settings()?;
     super::super::log_to_stderr(&settings);
     let home = Home::open(settings.home()?)?;
-    let most = MAX_REPLY_BYTES.max(args.data.max_reply_bytes);
+    let most = MAX_REPLY_BYTES.max(args.data.max_reply_bytes.unwrap_or_default());
     let options = tool_options(&args.data, most, home.cursor_key()?);
     let tools = Arc::new(Tools::of_provider(
         provider.to_owned(),

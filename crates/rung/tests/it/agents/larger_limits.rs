@@ -67,7 +67,7 @@ fn shown_count(agent: &mut Agent<'_>, tool: &str, limit: usize, alone: bool) -> 
 }
 
 #[test]
-fn of_rows_and_hits() {
+fn a_page_has_as_many_rows_and_hits_as_were_requested() {
     for shift in 0..SIZES.len() {
         let sandbox = Sandbox::new();
         let provider = provider(shift);
@@ -80,16 +80,83 @@ fn of_rows_and_hits() {
         ];
         for (client, alone) in &mut clients {
             for tool in ["query_records", "search"] {
-                let mut before = 0;
-                for limit in (1..=TOTAL_ROWS).step_by(3) {
-                    let now = shown_count(client, tool, limit, *alone);
-                    assert!(
-                        now >= before && now > 0,
-                        "{tool}, {shift}: {now} of {limit}, and {before} of fewer"
-                    );
-                    before = now;
+                for limit in [1, 20, 25, 26, 60, TOTAL_ROWS] {
+                    let shown = shown_count(client, tool, limit, *alone);
+                    assert_eq!(shown, limit, "{tool}, {shift}, text alone: {alone}");
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_larger_limit_never_shows_fewer_rows_under_a_limit_of_bytes() {
+    for shift in 0..SIZES.len() {
+        let sandbox = Sandbox::new();
+        let provider = provider(shift);
+        let flags = ["--max-reply-bytes", "12000"];
+        let mut client = start_adapter(&sandbox, &provider.address, TOKEN, &flags);
+        for tool in ["query_records", "search"] {
+            let mut before = 0;
+            for limit in (1..=TOTAL_ROWS).step_by(3) {
+                let now = shown_count(&mut client, tool, limit, false);
+                assert!(
+                    now >= before && now > 0,
+                    "{tool}, {shift}: {now} of {limit}, and {before} of fewer"
+                );
+                before = now;
+            }
+        }
+    }
+}
+
+/// A client that is shown text alone learns of every row what it is.
+#[test]
+fn the_text_names_every_row_with_its_title_and_first_words() {
+    let provider = FakeProvider::with_json(|asked: &RecordedRequest| {
+        let rows = (0..100).map(|n| {
+            let (title, text) = (format!("Title {n} of it"), format!("first words {n} {}", words(3_000)));
+            if asked.path().contains("search") {
+                return json!({"object": "search_result", "stream": "things", "record_key": format!("r{n}"), "connection_id": "c", "title": title,
+                    "snippet": {"field": "text", "text": text}});
+            }
+            let mut data = json!({"title": title});
+            for field in 0..30 {
+                data[format!("number_{field}")] = json!(field * 1_000_000);
+            }
+            data["text"] = json!(text);
+            json!({"object": "record", "id": format!("r{n}"), "stream": "things", "connection_id": "c", "data": data})
+        });
+        (
+            200,
+            json!({"object": "list", "data": rows.collect::<Vec<_>>()}),
+        )
+    });
+    let sandbox = Sandbox::new();
+    let mut client = start_adapter(&sandbox, &provider.address, TOKEN, &[]);
+    for (tool, arguments) in [
+        ("query_records", json!({"stream": "things", "limit": 100})),
+        ("search", json!({"q": "words", "limit": 100})),
+    ] {
+        let given = client.call_ok(tool, arguments);
+        assert!(given.bytes <= 256 << 10, "{tool}: {}", given.bytes);
+        let text = given.text();
+        for n in 0..100 {
+            assert!(
+                text.contains(&format!("c/things:r{n}")),
+                "{tool}, {n}: {text}"
+            );
+            assert!(
+                text.contains(&format!("Title {n} of it")),
+                "{tool}, {n}: {text}"
+            );
+            assert!(
+                text.contains(&format!("first words {n} ")),
+                "{tool}, {n}: {text}"
+            );
+        }
+        assert!(!text.contains("structuredContent"), "{tool}: {text}");
+        let rows = &given.structured()["data"]["data"];
+        assert_eq!(rows.as_array().unwrap().len(), 100, "{tool}");
     }
 }

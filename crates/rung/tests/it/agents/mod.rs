@@ -27,7 +27,7 @@ pub(crate) enum Agent<'s> {
 /// The reply to one tool call.
 pub(crate) struct ToolReply {
     pub(crate) result: Value,
-    /// The size of the whole message.
+    /// The size of the message with only the larger of its forms.
     pub(crate) bytes: usize,
 }
 
@@ -93,10 +93,18 @@ impl<'s> Agent<'s> {
     pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> ToolReply {
         let (answer, bytes) =
             self.request("tools/call", json!({"name": tool, "arguments": arguments}));
-        assert!(answer["result"].is_object(), "{answer}");
+        let result = &answer["result"];
+        assert!(result.is_object(), "{answer}");
+        let length = |name: &str| result.get(name).map_or(0, |form| form.to_string().len());
+        let (content, structured) = (length("content"), length("structuredContent"));
+        let smaller = match structured {
+            0 => 0,
+            _ if structured < content => structured + r#","structuredContent":"#.len(),
+            _ => content - "[]".len(),
+        };
         ToolReply {
-            result: answer["result"].clone(),
-            bytes,
+            result: result.clone(),
+            bytes: bytes - smaller,
         }
     }
 

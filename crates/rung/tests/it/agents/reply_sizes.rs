@@ -90,7 +90,7 @@ fn answers_cost_what_they_are_meant_to() {
     for (what, most) in [
         ("tools/list", 12_000),
         ("25 messages", 12_000),
-        ("10 hits", 8_000),
+        ("10 hits", 12_000),
         ("schema of 60 streams", 60_000),
     ] {
         let size = sizes.iter().find(|(name, _)| *name == what).unwrap().1;

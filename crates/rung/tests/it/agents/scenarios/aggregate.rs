@@ -34,10 +34,7 @@ fn aggregate_accepts_the_same_typed_filter() {
 fn scalar_aggregate_surfaces_the_number_in_text() {
     let (_sandbox, _provider, mut agent) = start_reference_adapter(&[]);
     let given = agent.call_ok("aggregate", json!({"stream": "orders", "metric": "count"}));
-    assert_eq!(
-        given.text(),
-        "count(orders) = 5. canonical envelope in structuredContent.data"
-    );
+    assert_eq!(given.text(), "count(orders) = 5.");
     assert_eq!(given.structured()["data"]["value"], 5);
 }
 
