@@ -7,20 +7,19 @@ use rung_auth::{Access, Permit};
 use rung_dtlv::{DtlvSession, DtlvUrl};
 use rung_edn::{Map as EdnMap, Value as Edn};
 use rung_fault::{Code, Detail, Fault};
-use rung_ladder::Handle;
-use rung_tool::{Call, Cancellation, ToolContext};
+use rung_tool::{
+    Call, Cancellation, CollectedItems, ListPayload, Payload, PayloadLimits, ToolContext,
+};
 use serde_json::{Map, Value, json};
 
 use crate::database::Database;
 use crate::json::{parse_argument, to_json};
 use crate::named::{DatabaseAccess, StoreKind};
-use crate::page::Pages;
 use crate::remote;
-use crate::shape::Outcome;
 use crate::store::KeyValueStore;
 use crate::taker::{Made, Taker, Wanted};
 use crate::texts::TextSearchIndex;
-use crate::tools::{Databases, ResultLimits};
+use crate::tools::Databases;
 use crate::vectors::VectorSearchIndex;
 
 /// The context of one call.
@@ -256,7 +255,7 @@ impl DatabaseContext<'_> {
         head: Map<String, Value>,
         wanted: Wanted,
         make: impl FnOnce(&mut Taker<'_>) -> Result<(), Fault> + Send,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Payload, Fault> {
         self.answer(head, wanted, |taker| make(taker).map(|()| Made::List))
     }
 
@@ -266,8 +265,8 @@ impl DatabaseContext<'_> {
         head: Map<String, Value>,
         max_items: usize,
         make: impl FnOnce(&mut Taker<'_>) -> Result<(), Fault> + Send,
-    ) -> Result<Outcome, Fault> {
-        let limits = ResultLimits {
+    ) -> Result<Payload, Fault> {
+        let limits = PayloadLimits {
             max_items: max_items.min(self.state.options.limits.max_items),
             ..self.state.options.limits
         };
@@ -282,7 +281,7 @@ impl DatabaseContext<'_> {
         head: Map<String, Value>,
         wanted: Wanted,
         make: impl FnOnce(&mut Taker<'_>) -> Result<Made, Fault> + Send,
-    ) -> Result<Outcome, Fault> {
+    ) -> Result<Payload, Fault> {
         self.pages(head, wanted, self.state.options.limits, make)
     }
 
@@ -290,20 +289,9 @@ impl DatabaseContext<'_> {
         &self,
         head: Map<String, Value>,
         wanted: Wanted,
-        limits: ResultLimits,
+        limits: PayloadLimits,
         make: impl FnOnce(&mut Taker<'_>) -> Result<Made, Fault> + Send,
-    ) -> Result<Outcome, Fault> {
-        let most = limits.max_bytes.min(self.call.budget.max_bytes);
-        let pages = Pages {
-            max_items: limits.max_items,
-            max_bytes: most / 2,
-            around: ["[", ",\n", "]"],
-        };
-        let keep = |body: &mut dyn std::io::Read| -> Result<Handle, Fault> {
-            self.state
-                .keep
-                .store(self.permit(), "application/json", body)
-        };
+    ) -> Result<Payload, Fault> {
         let cancellation = self.cancellation;
         let make = |give: &mut dyn FnMut(String) -> bool| {
             let mut taker = Taker::new(give, wanted, cancellation);
@@ -311,11 +299,27 @@ impl DatabaseContext<'_> {
             taker.end()?;
             Ok(outcome)
         };
-        let page = pages.of(make, keep)?;
-        Ok(match &page.value {
-            Made::One(value) => with_result(head, to_json(value)),
-            Made::List | Made::Set => Outcome::List { head, page },
-        })
+        let store = |body: &mut dyn std::io::Read| {
+            let sink = &self.state.sink;
+            sink.store(self.permit(), "application/json", body)
+        };
+        let collector = limits.collector(&head, self.call);
+        let page = collector.collect(make, store)?;
+        let is_set = match page.value {
+            Made::One(value) => return Ok(with_result(head, to_json(&value))),
+            Made::List => false,
+            Made::Set => true,
+        };
+        Ok(Payload::List(ListPayload {
+            head,
+            page: CollectedItems {
+                value: (),
+                items: page.items,
+                total: page.total,
+                stored: page.stored,
+            },
+            is_set,
+        }))
     }
 }
 
@@ -365,16 +369,16 @@ pub(crate) fn envelope(name: &str, id: &str) -> Map<String, Value> {
     [(name.to_owned(), json!(id))].into_iter().collect()
 }
 
-pub(crate) fn with_result(mut head: Map<String, Value>, result: Value) -> Outcome {
+pub(crate) fn with_result(mut head: Map<String, Value>, result: Value) -> Payload {
     head.insert("result".to_owned(), result);
-    Outcome::Whole(head)
+    Payload::of(head)
 }
 
 /// Returns a confirmation, such as `"closed": true`.
-pub(crate) fn confirmation(name: &str, id: &str, what: &str) -> Outcome {
+pub(crate) fn confirmation(name: &str, id: &str, what: &str) -> Payload {
     let mut told = envelope(name, id);
     told.insert(what.to_owned(), json!(true));
-    Outcome::Whole(told)
+    Payload::of(told)
 }
 
 /// Parses an optional argument; `null` counts as absent.

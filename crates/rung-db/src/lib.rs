@@ -15,9 +15,7 @@ mod database;
 mod handles;
 pub mod json;
 mod named;
-pub mod page;
 mod remote;
-mod shape;
 mod stop;
 mod store;
 mod taker;
@@ -27,4 +25,4 @@ mod vectors;
 
 pub use named::{DatabaseAudience, NamedDatabase, StoreKind};
 pub use remote::RemoteServer;
-pub use tools::{Options, ResultLimits, Tools};
+pub use tools::{Options, Tools};

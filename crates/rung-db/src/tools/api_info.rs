@@ -1,11 +1,10 @@
 //! `datalevin_api_info`: what this server supports.
 
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde_json::json;
 
 use super::{Databases, NoInput, reading_tool};
 use crate::context::DatabaseContext;
-use crate::shape::Outcome;
 use crate::taker::MAX_LIMIT;
 
 pub(super) const TOOL: Tool<Databases, NoInput> = reading_tool(
@@ -24,8 +23,8 @@ pub(super) const TOOL: Tool<Databases, NoInput> = reading_tool(
             },
         });
         match told {
-            serde_json::Value::Object(members) => Ok(Outcome::Whole(members)),
-            _ => Ok(Outcome::Whole(serde_json::Map::new())),
+            serde_json::Value::Object(members) => Ok(Payload::of(members)),
+            _ => Ok(Payload::of(serde_json::Map::new())),
         }
     },
 );

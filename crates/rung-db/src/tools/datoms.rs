@@ -4,13 +4,12 @@ use rung_datalog::IndexOrder;
 use rung_edn::Value as Edn;
 use rung_fault::{Code, Detail, Fault};
 use rung_tool::ParameterType::{Any, Count, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope, optional_edn};
-use crate::shape::Outcome;
 use crate::taker::Wanted;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
@@ -39,7 +38,7 @@ pub(super) struct Input {
     offset: Option<usize>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let order = parse_order(&input.index)?;
     let parts = leading_parts([&input.c1, &input.c2, &input.c3])?;
     let database = context.database(&input.database)?;

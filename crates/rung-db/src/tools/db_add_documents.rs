@@ -2,14 +2,13 @@
 
 use rung_fault::Fault;
 use rung_tool::ParameterType::{List, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Databases, parameters, writing_tool};
 use crate::context::{DatabaseContext, envelope, with_result};
 use crate::json::parse_argument;
-use crate::shape::Outcome;
 
 pub(super) const TOOL: Tool<Databases, Input> = writing_tool(
     "rung.db_add_documents",
@@ -35,7 +34,7 @@ struct Document {
     text: String,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let texts = context.texts(&input.search_index)?;
     let documents = input.documents.into_iter();
     let documents = documents.map(|document| Ok((parse_argument(&document.r#ref)?, document.text)));

@@ -2,14 +2,13 @@
 
 use rung_fault::Fault;
 use rung_tool::ParameterType::{List, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Databases, parameters, parse_vector, writing_tool};
 use crate::context::{DatabaseContext, envelope, with_result};
 use crate::json::parse_argument;
-use crate::shape::Outcome;
 
 pub(super) const TOOL: Tool<Databases, Input> = writing_tool(
     "rung.db_add_vectors",
@@ -35,7 +34,7 @@ struct Vector {
     vector: Vec<Value>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let vectors = context.vectors(&input.vector_index)?;
     let given = input.vectors.iter().map(|vector| {
         let numbers = parse_vector(&vector.vector, "vectors")?;

@@ -3,14 +3,13 @@
 use rung_datalog::PlanStep;
 use rung_fault::Fault;
 use rung_tool::ParameterType::{List, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope, with_result};
 use crate::json::parse_argument;
-use crate::shape::Outcome;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "rung.db_explain",
@@ -31,7 +30,7 @@ pub(super) struct Input {
     inputs: Vec<Value>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let database = context.database(&input.database)?;
     let query = super::query::parse_query(&input.query)?;
     let inputs = input.inputs.iter().map(parse_argument);

@@ -1,18 +1,17 @@
 //! `rung.db_list`: the databases that the caller may open by name.
 
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde_json::{Map, Value, json};
 
 use super::{Databases, NoInput, reading_tool};
 use crate::context::DatabaseContext;
 use crate::named::StoreKind;
-use crate::shape::Outcome;
 
 pub(super) const TOOL: Tool<Databases, NoInput> = reading_tool(
     "rung.db_list",
     "The databases that the caller may open. Pass a name as dir to datalevin_open_database, or to datalevin_open_kv if holds is tables.",
     &[],
-    |context: &DatabaseContext<'_>, _| Ok(Outcome::Whole(databases_json(context))),
+    |context: &DatabaseContext<'_>, _| Ok(Payload::of(databases_json(context))),
 );
 
 fn databases_json(context: &DatabaseContext<'_>) -> Map<String, Value> {

@@ -2,14 +2,13 @@
 
 use rung_fault::Fault;
 use rung_tool::ParameterType::{Any, Count, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope, optional_edn};
 use crate::json::parse_argument;
-use crate::shape::Outcome;
 use crate::taker::Wanted;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
@@ -36,7 +35,7 @@ pub(super) struct Input {
     offset: Option<usize>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let database = context.database(&input.database)?;
     let attribute = parse_argument(&input.attribute)?;
     let bounds = (

@@ -2,14 +2,13 @@
 
 use rung_fault::{Code, Detail, Fault};
 use rung_tool::ParameterType::{Any, Count, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, optional_edn, with_result};
 use crate::json::{parse_argument, to_json};
-use crate::shape::Outcome;
 use crate::store::KeyValueTypes;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
@@ -35,7 +34,7 @@ pub(super) struct Input {
     rank: Option<u64>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let store = context.kv(&input.kv)?;
     let types = KeyValueTypes::parse(optional_edn(input.key_type.as_ref())?, None)?;
     let result = match (&input.key, input.rank) {

@@ -6,14 +6,13 @@ use rung_edn::Value as Edn;
 use rung_fault::{Code, Detail, Fault};
 use rung_kv::typed::{KeySpan, TableKind};
 use rung_tool::ParameterType::{Count, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope};
 use crate::json::to_json;
-use crate::shape::Outcome;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "rung.db_schema",
@@ -46,7 +45,7 @@ pub(super) struct Input {
     max_tokens: Option<usize>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let (head, items) = match (&input.database, &input.kv) {
         (Some(id), None) => {
             let database = context.database(id)?;

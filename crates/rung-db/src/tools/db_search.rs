@@ -2,14 +2,13 @@
 
 use rung_fault::{Code, Detail, Fault};
 use rung_tool::ParameterType::{Any, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope, map_or_empty};
 use crate::json::parse_argument;
-use crate::shape::Outcome;
 use crate::taker::Wanted;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
@@ -38,7 +37,7 @@ pub(super) struct Input {
     opts: Option<Value>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let query = parse_argument(&input.query)?;
     let options = map_or_empty(input.opts.as_ref())?;
     match (&input.search_index, &input.database) {

@@ -3,14 +3,13 @@
 use rung_datalog::IndexScan;
 use rung_fault::Fault;
 use rung_tool::ParameterType::{Any, Boolean, Count, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::datoms::{leading_parts, parse_order};
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope};
-use crate::shape::Outcome;
 use crate::taker::Wanted;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
@@ -42,7 +41,7 @@ pub(super) struct Input {
     offset: Option<usize>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let database = context.database(&input.database)?;
     let order = parse_order(&input.index)?;
     let parts = leading_parts([&input.c1, &input.c2, &input.c3])?;

@@ -3,13 +3,12 @@
 use rung_edn::Value as Edn;
 use rung_fault::Fault;
 use rung_tool::ParameterType::{Any, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope, map_or_empty};
-use crate::shape::Outcome;
 use crate::taker::Wanted;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
@@ -30,7 +29,7 @@ pub(super) struct Input {
     opts: Option<Value>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let database = context.database(&input.database)?;
     let options = map_or_empty(input.opts.as_ref())?;
     let query = Edn::text(input.query);

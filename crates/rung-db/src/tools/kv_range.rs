@@ -2,14 +2,13 @@
 
 use rung_fault::Fault;
 use rung_tool::ParameterType::{Any, Count, List, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Databases, parameters, reading_tool, table_envelope};
 use crate::context::{DatabaseContext, optional_edn};
 use crate::json::parse_argument;
-use crate::shape::Outcome;
 use crate::store::KeyValueTypes;
 use crate::taker::Wanted;
 
@@ -40,7 +39,7 @@ pub(super) struct Input {
     offset: Option<usize>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let store = context.kv(&input.kv)?;
     let types = KeyValueTypes::parse(
         optional_edn(input.key_type.as_ref())?,

@@ -2,14 +2,13 @@
 
 use rung_fault::Fault;
 use rung_tool::ParameterType::{Any, List, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Databases, parameters, writing_tool};
 use crate::context::{DatabaseContext, envelope, optional_edn, with_result};
 use crate::json::parse_argument;
-use crate::shape::Outcome;
 use crate::store::KeyValueTypes;
 
 pub(super) const TOOL: Tool<Databases, Input> = writing_tool(
@@ -40,7 +39,7 @@ pub(super) struct Input {
     value_type: Option<Value>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let store = context.kv(&input.kv)?;
     let types = KeyValueTypes::parse(
         optional_edn(input.key_type.as_ref())?,

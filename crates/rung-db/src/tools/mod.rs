@@ -56,8 +56,8 @@ use rung_auth::{Access, Permit};
 use rung_datalog::Embed;
 use rung_fault::{Code, Detail, Face, Fault};
 use rung_tool::{
-    Answer, Body, BoxFuture, Call, Card, ErasedTool, Hints, InputSchema, Parameter, Reply,
-    ResultSink, Tool, ToolSet, ToolSource, Toolbox,
+    Answer, Body, BoxFuture, Call, Card, ErasedTool, Hints, InputSchema, Parameter, Payload,
+    PayloadLimits, Reply, ResultSink, Tool, ToolSet, ToolSource, Toolbox,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -67,32 +67,13 @@ use crate::context::{DatabaseContext, envelope};
 use crate::handles::Handles;
 use crate::named::{NamedDatabase, StoreKind};
 use crate::remote::{RemoteServer, mask_addresses};
-use crate::shape::{self, Outcome};
-
-/// The limits of a result.
-#[derive(Debug, Clone, Copy)]
-pub struct ResultLimits {
-    /// Maximum items of a list.
-    pub max_items: usize,
-    /// Maximum bytes of a message.
-    pub max_bytes: usize,
-}
-
-impl Default for ResultLimits {
-    fn default() -> Self {
-        Self {
-            max_items: 200,
-            max_bytes: 524_288,
-        }
-    }
-}
 
 /// Configuration of the tools.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Allow creating and changing databases.
     pub allow_writes: bool,
-    pub limits: ResultLimits,
+    pub limits: PayloadLimits,
     /// Databases that are configured by name.
     pub databases: Vec<NamedDatabase>,
     /// Allow opening other folders.
@@ -118,7 +99,7 @@ impl Tools {
         let set = Databases {
             handles: Handles::new(options.embed.clone()),
             options,
-            keep: result_sink.clone(),
+            sink: result_sink.clone(),
         };
         Ok(Self(Toolbox::new(Arc::new(set), &TOOLS, result_sink)?))
     }
@@ -161,7 +142,7 @@ impl ToolSource for Tools {
 pub(crate) struct Databases {
     pub(crate) options: Options,
     pub(crate) handles: Handles,
-    pub(crate) keep: Arc<dyn ResultSink>,
+    pub(crate) sink: Arc<dyn ResultSink>,
 }
 
 /// Datalevin's own tools, then those that its server lacks.
@@ -221,7 +202,7 @@ const fn hints(read_only: bool) -> Hints {
 }
 
 /// The body of a tool.
-type DatabaseBody<I> = for<'a, 'b> fn(&'b DatabaseContext<'a>, I) -> Result<Outcome, Fault>;
+type DatabaseBody<I> = for<'a, 'b> fn(&'b DatabaseContext<'a>, I) -> Result<Payload, Fault>;
 
 /// Creates a tool that changes nothing.
 const fn reading_tool<I>(
@@ -268,7 +249,7 @@ impl Databases {
 impl ToolSet for Databases {
     type Access = ();
     type Context<'a> = DatabaseContext<'a>;
-    type Outcome = Outcome;
+    type Outcome = Payload;
     type Error = Fault;
 
     fn is_open<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<bool, Fault>> {
@@ -327,9 +308,8 @@ impl ToolSet for Databases {
         Ok(())
     }
 
-    fn answer(&self, call: &Call, outcome: Outcome) -> Result<Answer, Fault> {
-        let reply = shape::reply(outcome, call, self.options.limits, &self.keep)?;
-        Ok(Answer::Reply(reply))
+    fn answer(&self, _: &Call, outcome: Payload) -> Result<Answer, Fault> {
+        Ok(Answer::Payload(outcome, self.options.limits))
     }
 
     fn failed<'a>(&'a self, call: &'a Call, tool: &'a Card, fault: Fault) -> BoxFuture<'a, Reply> {

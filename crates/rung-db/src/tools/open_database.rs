@@ -4,14 +4,13 @@ use rung_auth::Access;
 use rung_dtlv::DtlvStoreKind;
 use rung_fault::{Code, Detail, Fault};
 use rung_tool::ParameterType::{Any, Boolean, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, OpenTarget, envelope, optional_edn, optional_map};
 use crate::handles::DatabaseSettings;
-use crate::shape::Outcome;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "datalevin_open_database",
@@ -39,7 +38,7 @@ pub(super) struct Input {
     client_opts: Option<Value>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let named = (input.dir.as_deref(), input.uri.as_deref());
     let place = context.place(named, DtlvStoreKind::Datalog, input.client_opts.as_ref())?;
     let given = DatabaseSettings {
@@ -88,5 +87,5 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
     told.insert("created".to_owned(), json!(created));
     told.insert("target".to_owned(), target);
     told.insert("remote".to_owned(), json!(is_elsewhere));
-    Ok(Outcome::Whole(told))
+    Ok(Payload::of(told))
 }

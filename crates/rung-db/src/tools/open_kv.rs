@@ -4,13 +4,12 @@ use rung_auth::Access;
 use rung_dtlv::DtlvStoreKind;
 use rung_fault::Fault;
 use rung_tool::ParameterType::{Any, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, OpenTarget, envelope, optional_map};
-use crate::shape::Outcome;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "datalevin_open_kv",
@@ -33,7 +32,7 @@ pub(super) struct Input {
     client_opts: Option<Value>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let named = (input.dir.as_deref(), input.uri.as_deref());
     let place = context.place(named, DtlvStoreKind::Kv, input.client_opts.as_ref())?;
     let opts = optional_map(input.opts.as_ref())?;
@@ -50,5 +49,5 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
     let mut told = envelope("kv", &id);
     told.insert("target".to_owned(), place.display_json());
     told.insert("remote".to_owned(), json!(place.is_remote()));
-    Ok(Outcome::Whole(told))
+    Ok(Payload::of(told))
 }

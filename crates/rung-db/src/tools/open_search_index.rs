@@ -2,12 +2,11 @@
 
 use rung_fault::Fault;
 use rung_tool::ParameterType::{Any, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde_json::json;
 
 use super::{Databases, OpenIndexInput, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope, map_or_empty};
-use crate::shape::Outcome;
 
 pub(super) const TOOL: Tool<Databases, OpenIndexInput> = reading_tool(
     "datalevin_open_search_index",
@@ -19,7 +18,7 @@ pub(super) const TOOL: Tool<Databases, OpenIndexInput> = reading_tool(
     run,
 );
 
-fn run(context: &DatabaseContext<'_>, input: OpenIndexInput) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: OpenIndexInput) -> Result<Payload, Fault> {
     let store = context.kv(&input.kv)?;
     let index = store.texts(
         map_or_empty(input.opts.as_ref())?,
@@ -29,5 +28,5 @@ fn run(context: &DatabaseContext<'_>, input: OpenIndexInput) -> Result<Outcome, 
     let id = handles.open_search(context.permit(), &input.kv, index)?;
     let mut told = envelope("searchIndex", &id);
     told.insert("kv".to_owned(), json!(input.kv));
-    Ok(Outcome::Whole(told))
+    Ok(Payload::of(told))
 }

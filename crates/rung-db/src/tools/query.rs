@@ -3,14 +3,13 @@
 use rung_edn::Value as Edn;
 use rung_fault::{Code, Detail, Fault};
 use rung_tool::ParameterType::{List, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope};
 use crate::json::parse_argument;
-use crate::shape::Outcome;
 use crate::taker::Wanted;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
@@ -32,7 +31,7 @@ pub(super) struct Input {
     inputs: Option<Vec<Value>>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let database = context.database(&input.database)?;
     let query = parse_query(&input.query)?;
     let inputs: Vec<Edn> = input

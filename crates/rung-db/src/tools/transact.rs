@@ -3,15 +3,14 @@
 use rung_edn::Value as Edn;
 use rung_fault::Fault;
 use rung_tool::ParameterType::{Any, List, Text};
-use rung_tool::Tool;
+use rung_tool::{Payload, Tool};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Databases, parameters, writing_tool};
 use crate::context::{DatabaseContext, envelope};
 use crate::database::OutputDatom;
 use crate::json::{parse_argument, to_json};
-use crate::shape::Outcome;
 
 pub(super) const TOOL: Tool<Databases, Input> = writing_tool(
     "datalevin_transact",
@@ -32,7 +31,7 @@ pub(super) struct Input {
     tx_meta: Option<Value>,
 }
 
-fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
+fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let database = context.database(&input.database)?;
     let changes = input
         .tx_data
@@ -40,20 +39,16 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Outcome, Fault> {
         .map(parse_argument)
         .collect::<Result<_, _>>()?;
     let report = database.transact(changes)?;
-    let facts: Vec<Value> = report.facts.iter().map(OutputDatom::to_json).collect();
-    let result = [
-        ("tx-data", facts.into()),
-        ("tempids", to_json(&Edn::Map(report.tempids))),
-        ("tx-id", report.tx.into()),
-        ("tx-meta", input.tx_meta.into()),
-    ];
-    // The transaction is committed: cutting its report is not a failure.
-    Ok(Outcome::Report {
-        head: envelope("database", &input.database),
-        result: result
-            .map(|(name, value): (&str, Value)| (name.to_owned(), value))
-            .into_iter()
-            .collect(),
-        list: "tx-data",
+    let result = json!({
+        "tx-data": report.facts.iter().map(OutputDatom::to_json).collect::<Vec<_>>(),
+        "tempids": to_json(&Edn::Map(report.tempids)),
+        "tx-id": report.tx,
+        "tx-meta": input.tx_meta,
+    });
+    let mut members = envelope("database", &input.database);
+    members.insert("result".to_owned(), result);
+    Ok(Payload::Whole {
+        members,
+        max_items: Some(context.state.options.limits.max_items),
     })
 }

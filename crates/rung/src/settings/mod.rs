@@ -17,9 +17,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rung_auth::Access;
-use rung_db::{DatabaseAudience, NamedDatabase, ResultLimits, StoreKind};
+use rung_db::{DatabaseAudience, NamedDatabase, StoreKind};
 use rung_embed::{EmbeddingSource, EndpointConfig, EndpointKey, Prefixes};
 use rung_fault::{Code, Fault};
+use rung_tool::PayloadLimits;
 
 use crate::listen_address::ListenAddress;
 use layers::Layer;
@@ -198,9 +199,9 @@ impl Settings {
     }
 
     /// Returns the limits of a database reply.
-    pub(crate) fn db_limits(&self) -> ResultLimits {
+    pub(crate) fn db_limits(&self) -> PayloadLimits {
         let size = |key| usize::try_from(self.number(key)).unwrap_or(usize::MAX);
-        ResultLimits {
+        PayloadLimits {
             max_items: size("db.max_items"),
             max_bytes: size("db.max_bytes"),
         }

@@ -192,8 +192,8 @@ fn a_long_answer_of_a_server_is_read_to_its_last_row() {
     assert_eq!(rows.len(), 200);
     assert_eq!(told["meta"]["truncations"][0]["original"], 3_000);
     for (told, path) in [
-        (&told, "[2990:3000]"),
-        (&report, "[\"tx-data\"][2990:3000]"),
+        (&told, "result[2990:3000]"),
+        (&report, "result.tx-data[2990:3000]"),
     ] {
         let next = &told["meta"]["next"]["arguments"];
         assert!(next["path"].is_string(), "{told}");

@@ -452,7 +452,7 @@ fn a_long_result_is_read_to_its_last_row() {
         )
         .unwrap();
     while read.len() < 5_000 {
-        let path = format!("[{}:{}]", read.len(), read.len() + 100);
+        let path = format!("result[{}:{}]", read.len(), read.len() + 100);
         let answer = client.request(
             "tools/call",
             &json!({"name": "rung.read", "arguments": {"handle": handle, "path": path}}),
@@ -693,7 +693,7 @@ fn a_report_that_is_cut_is_read_to_its_end() {
         let more: Vec<Value> = serde_json::from_str(read["text"].as_str().unwrap()).unwrap();
         assert!(!more.is_empty(), "{read}");
         datoms.extend(more);
-        let path = format!("tx-data[{}:]", datoms.len());
+        let path = format!("result.tx-data[{}:]", datoms.len());
         next["arguments"]["path"] = json!(path);
     }
     let values: Vec<u64> = datoms.iter().map(|d| d["v"].as_u64().unwrap()).collect();

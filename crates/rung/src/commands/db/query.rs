@@ -5,10 +5,10 @@ use std::io::Write as _;
 use rung_auth::{Access, Permit};
 use rung_datalog::{QueryResult, QueryResultHeader};
 use rung_db::json::to_json;
-use rung_db::page::{Page, Pages};
 use rung_edn::Value;
 use rung_fault::Fault;
-use rung_ladder::ResultEntry;
+use rung_ladder::{Measure, ResultEntry};
+use rung_tool::{CollectedItems, ItemCollector};
 use serde_json::json;
 
 use super::{DatabaseOpener, show};
@@ -34,14 +34,17 @@ pub(super) fn run(
         return show::print_answer(answer.map_err(Fault::from)?, &args.form);
     };
     let is_json = args.form.json;
-    let pages = Pages {
+    let collector = ItemCollector {
         max_items: first,
         max_bytes: usize::MAX,
-        around: ["", "\n", "\n"],
+        measure: Measure::Bare,
+        prefix: String::new(),
+        separator: "\n",
+        suffix: "\n",
     };
     let results = DataFolder::open(&settings()?)?;
     let permit = Permit::local_user(Access::Write);
-    let page = pages.of(
+    let page = collector.collect(
         |give| {
             let mut rows = Vec::new();
             let mut take = |head: &QueryResultHeader, row: Vec<Value>| {
@@ -72,16 +75,16 @@ pub(super) fn run(
 }
 
 /// Prints the first rows, and the handle of the stored result with all of them.
-fn print_page(page: Page<QueryResult, ResultEntry>, form: &DbOutputFormat) -> Result {
+fn print_page(page: CollectedItems<QueryResult, ResultEntry>, form: &DbOutputFormat) -> Result {
     let mut out = std::io::stdout().lock();
     let QueryResult { head, rows } = page.value;
     if form.json {
         let rows = rows.into_iter().map(|row| head.row(row));
         let rows: Vec<serde_json::Value> = rows.map(|row| to_json(&row)).collect();
         let mut told = json!({"columns": head.columns, "rows": rows, "total": page.total});
-        if let Some(kept) = &page.kept {
+        if let Some(stored) = &page.stored {
             told["result"] =
-                json!({"handle": kept.handle.to_string(), "bytes": kept.summary.bytes});
+                json!({"handle": stored.handle.to_string(), "bytes": stored.summary.bytes});
         }
         return writeln!(out, "{told}").map_err(output_error);
     }
@@ -95,11 +98,11 @@ fn print_page(page: Page<QueryResult, ResultEntry>, form: &DbOutputFormat) -> Re
         out = std::io::stdout().lock();
     }
     // With EDN, the notice goes to standard error, since programs read standard output.
-    if let Some(kept) = page.kept {
-        let (total, bytes) = (page.total, kept.summary.bytes);
+    if let Some(stored) = page.stored {
+        let (total, bytes) = (page.total, stored.summary.bytes);
         let told = format!(
             "of {total} rows; all rows are stored, {bytes} bytes:\nnext: rung result read {}",
-            kept.handle
+            stored.handle
         );
         if form.edn {
             note!("{told}");
