@@ -7,7 +7,9 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use rung_auth::{Access, Permit};
 use rung_fault::Fault;
-use rung_tool::{BoxFuture, Call, Card, Hints, Reply, TaskUse, ToolSource, unknown_tool};
+use rung_tool::{
+    BoxFuture, Call, Card, Hints, Reply, TaskUse, ToolSource, flat_definition, unknown_tool,
+};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
@@ -112,6 +114,8 @@ fn shorten_name(name: &str) -> String {
 }
 
 fn card((name, _, known): &NamedTool, masks: CallerRedactor<'_>) -> Card {
+    let definition = &known.tool.definition;
+    let listed = flat_definition(definition).map_or_else(|| definition.clone(), Arc::from);
     Card {
         name: name.as_str().into(),
         title: masks
@@ -133,7 +137,7 @@ fn card((name, _, known): &NamedTool, masks: CallerRedactor<'_>) -> Card {
             Some(_) => TaskUse::Optional,
             None => TaskUse::Never,
         },
-        listed: Some(masks.redact_shared_json(&known.tool.definition)),
+        listed: Some(masks.redact_shared_json(&listed)),
     }
 }
 

@@ -21,6 +21,9 @@ pub enum Error {
     /// A tool whose output is not an object cannot be structured content.
     #[error("the output schema of {0} is not an object")]
     OutputNotObject(&'static str),
+    /// A schema with a keyword at its root that makes hosts drop the tool.
+    #[error("a schema of {0} has `oneOf`, `anyOf` or `allOf` at its root")]
+    RootAlternatives(&'static str),
     /// A schema that is not valid, or that would cost too much to check.
     #[error("the schema cannot be used: {0}")]
     SchemaInvalid(String),
@@ -33,7 +36,8 @@ impl Coded for Error {
             Self::NameTaken(_)
             | Self::NameInvalid(_)
             | Self::InputOpen(_)
-            | Self::OutputNotObject(_) => Code::Internal,
+            | Self::OutputNotObject(_)
+            | Self::RootAlternatives(_) => Code::Internal,
         }
     }
 }

@@ -54,7 +54,7 @@ pub use resource::{
     ResourceSubscriber, TemplateCard,
 };
 pub use rows::{RowDetail, RowLimit, Rows, TooManyRows, fit_rows, fit_rows_in_part};
-pub use schema::Schema;
+pub use schema::{Schema, flat_definition};
 pub use source::{BoxFuture, Call, ToolSource, ToolSources, Trace, unknown_tool};
 pub use tool::{
     Answer, ArgumentRules, Body, BodyFuture, Cancellation, InputSchema, Parameter, ParameterType,

@@ -15,6 +15,7 @@ use crate::card::{Card, Hints, TaskUse};
 use crate::payload::render_payload;
 use crate::render::render;
 use crate::reply::{Rendering, Reply, ResultSink, to_raw_json};
+use crate::schema::has_root_alternatives;
 use crate::source::{BoxFuture, Call, ToolSource, unknown_tool};
 use crate::tool::{
     Answer, ArgumentRules, Body, Cancellation, Tool, ToolContext, ToolSet, deadline_fault,
@@ -274,6 +275,9 @@ impl<S: ToolSet, I: DeserializeOwned + Send + 'static> ErasedTool<S> for Tool<S,
             .is_some_and(|output| output["type"] != "object")
         {
             return Err(Error::OutputNotObject(name));
+        }
+        if has_root_alternatives(&input) || output.as_ref().is_some_and(has_root_alternatives) {
+            return Err(Error::RootAlternatives(name));
         }
         let brief = self.input.brief()?;
         let listed = brief.map(|brief| brief_listing(name, self.description, &brief, self.hints));

@@ -1,6 +1,7 @@
 //! JSON Schemas: generated from Rust types, compiled once, and safe to run even if they are untrusted.
 
 mod cost;
+mod flat;
 mod plain;
 
 use std::sync::OnceLock;
@@ -13,6 +14,8 @@ use crate::{Error, Result};
 use cost::Cost;
 use plain::PlainSchema;
 
+pub use flat::flat_definition;
+pub(crate) use flat::has_root_alternatives;
 
 /// Bytes of a schema, at most.
 const SCHEMA_BYTES: usize = 256 << 10;
