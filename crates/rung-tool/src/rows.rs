@@ -19,6 +19,8 @@ const MAX_BYTES: usize = 256 << 10;
 const TEXT_CHARS: usize = 1_024;
 const LEAST_TEXT_CHARS: usize = 16;
 const STEP_CHARS: usize = 16;
+/// Code points of a long text in a form that is larger than usual anyway.
+const GROWN_TEXT_CHARS: usize = 48;
 
 /// How many bytes each form of a page may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +168,11 @@ fn fit_structured(rows: &impl Rows, usual: FormLimit, most: FormLimit) -> Option
     let longest = details
         .into_iter()
         .find_map(|detail| longest_texts(|chars| render(detail(chars), usual)));
-    longest.or_else(|| render(RowDetail::TextsAndLists(LEAST_TEXT_CHARS), most))
+    let grown = [GROWN_TEXT_CHARS, LEAST_TEXT_CHARS].into_iter();
+    longest.or_else(|| {
+        let mut grown = grown.map(RowDetail::TextsAndLists);
+        grown.find_map(|detail| render(detail, most))
+    })
 }
 
 /// Returns the rendering that fits with the longest texts.

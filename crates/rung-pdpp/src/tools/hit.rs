@@ -480,6 +480,7 @@ impl BriefHit<'_> {
         };
         for (own, text) in &self.hit.head {
             let shown = match *own {
+                "title" if !self.hit.lean => cut(text, self.chars.max(LEAN_TITLE_CHARS)),
                 _ if !self.hit.lean => Cow::Borrowed(&**text),
                 "title" => cut(text, LEAN_TITLE_CHARS),
                 "url" if text.len() > LEAN_URL_BYTES => self.provider.into(),

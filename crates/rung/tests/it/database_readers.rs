@@ -172,7 +172,8 @@ fn read_by_resource(sandbox: &Sandbox) -> Vec<Value> {
         };
         address = next["uri"].clone();
     }
-    parse_rows(&read)
+    let payload: Value = serde_json::from_str(&read).unwrap();
+    payload["result"].as_array().unwrap().clone()
 }
 
 #[test]

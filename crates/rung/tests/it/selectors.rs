@@ -166,7 +166,7 @@ fn a_person_is_told_on_stderr_and_a_program_on_stdout() {
     assert_eq!((person.status, person.stdout.as_str()), (66, ""));
     insta::assert_snapshot!(person.stderr, @r"
     error[query_not_found]: the text searched for does not occur
-      next: search for fewer or other words in q, or use pattern
+      next: search for something else: q finds a text in upper or lower case, pattern a regular expression
     ");
     let program = sandbox.run(&[&args[..], &["--as", "structured"]].concat());
     assert_eq!((program.status, program.stderr.as_str()), (66, ""));
