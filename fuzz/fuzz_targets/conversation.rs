@@ -15,7 +15,7 @@ use libfuzzer_sys::fuzz_target;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle};
-use rung_mcp::{Message, ServerConfig, SealKey, McpServer, TaskStore, stdio};
+use rung_mcp::{CallDeadlines, Message, ServerConfig, SealKey, McpServer, TaskStore, stdio};
 use rung_tool::{ResultSink, ResourceSources, Toolbox};
 use tokio::runtime::Runtime;
 
@@ -101,6 +101,7 @@ fuzz_target!(|data: (u8, &[u8])| {
         prompts: None,
         changes: None,
         budget: Budget::default(),
+        deadlines: CallDeadlines::default(),
         face: Face::Rung,
         key: SealKey::new([7; 32]),
         tasks: Some(Arc::new(NullStore)),

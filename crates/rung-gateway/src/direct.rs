@@ -9,6 +9,7 @@ use rung_auth::{Access, Permit};
 use rung_fault::Fault;
 use rung_tool::{
     BoxFuture, Call, Card, Hints, Reply, TaskUse, ToolSource, flat_definition, unknown_tool,
+    within_deadline,
 };
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -171,7 +172,8 @@ impl ToolSource for DirectTools {
     ) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
             let call = self.0.within_policy(call);
-            match self.call_tool(&call, name, arguments).await {
+            let called = within_deadline(&call, self.call_tool(&call, name, arguments));
+            match called.await.flatten() {
                 Ok(reply) => reply,
                 Err(fault) => self.0.failed(fault, &call).await,
             }

@@ -30,6 +30,6 @@ pub use client::{Capabilities, SubscriptionFilter};
 pub use envelope::{MAX_MESSAGE_BYTES, MalformedMessage, Message, RequestId};
 pub use remote::{DownstreamToolSource, PeerDelegate};
 pub use seal::SealKey;
-pub use server::{Instructions, McpServer, ServerConfig};
+pub use server::{CallDeadlines, Instructions, McpServer, ServerConfig};
 pub use tasks::TaskStore;
 pub use version::ProtocolVersion;

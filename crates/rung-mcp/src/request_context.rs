@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rung_fault::{Code, Fault};
@@ -59,6 +59,7 @@ pub(crate) struct RequestContext {
     carried_answers: Answers,
     /// Those answers that the call has asked for.
     used_answers: Mutex<Answers>,
+    answer_clock: Mutex<AnswerClock>,
     /// Whether this request may become a task.
     may_detach: AtomicBool,
     task: Mutex<Option<Arc<RunningTask>>>,
@@ -68,6 +69,45 @@ pub(crate) struct RequestContext {
     pending_yield: Mutex<Option<Yield>>,
     yield_notify: Notify,
     detach_notify: Notify,
+}
+
+/// Measures how long a call waits for answers.
+#[derive(Debug, Default)]
+struct AnswerClock {
+    /// The time before the open questions were asked.
+    earlier: Duration,
+    /// The number of open groups of questions, and when the first of them was asked.
+    open: usize,
+    since: Option<Instant>,
+}
+
+impl AnswerClock {
+    fn elapsed(&self) -> Duration {
+        self.earlier + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+/// Lets the clock run until it is dropped.
+struct RunningAnswerClock<'a>(&'a Mutex<AnswerClock>);
+
+impl<'a> RunningAnswerClock<'a> {
+    fn start(clock: &'a Mutex<AnswerClock>) -> Self {
+        let mut locked = clock.lock();
+        locked.open += 1;
+        locked.since.get_or_insert_with(Instant::now);
+        Self(clock)
+    }
+}
+
+impl Drop for RunningAnswerClock<'_> {
+    fn drop(&mut self) {
+        let mut clock = self.0.lock();
+        clock.open -= 1;
+        if clock.open == 0 {
+            clock.earlier = clock.elapsed();
+            clock.since = None;
+        }
+    }
 }
 
 /// What a call requires of the code that drives it.
@@ -144,6 +184,7 @@ impl RequestContext {
             last_progress: Mutex::default(),
             carried_answers: opening.carried_answers,
             used_answers: Mutex::default(),
+            answer_clock: Mutex::default(),
             may_detach: AtomicBool::new(false),
             task: Mutex::default(),
             suspends_when_asking: AtomicBool::new(false),
@@ -378,6 +419,7 @@ impl Peer for RequestContext {
             {
                 return Err(unanswerable(question.ask));
             }
+            let _clock = RunningAnswerClock::start(&self.answer_clock);
             let task = self.task.lock().clone();
             if let (Some(session), None) = (&self.client.session, &task) {
                 return self.ask_session(session, questions).await;
@@ -414,6 +456,10 @@ impl Peer for RequestContext {
             // The driver drops the call here.
             std::future::pending().await
         })
+    }
+
+    fn answer_time(&self) -> Duration {
+        self.answer_clock.lock().elapsed()
     }
 
     fn detach(&self) -> BoxFuture<'_, ()> {

@@ -1,11 +1,13 @@
 //! The server: its configuration, and how its responses are encoded, for all protocol versions and transports.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rung_auth::Permit;
 use rung_fault::Face;
 use rung_ladder::Budget;
-use rung_tool::{ChangeSender, PromptSource, ResourceSource, ToolSource};
+use rung_tool::{ChangeSender, NameStyle, PromptSource, ResourceSource, ToolSource};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -29,6 +31,36 @@ pub type Instructions = Box<dyn Fn(&Permit) -> String + Send + Sync>;
 /// The forms of a result: content and structured content. Each has the whole limit.
 const FORMS: usize = 2;
 
+/// The time that calls have, without the time in which the client answers their questions.
+#[derive(Debug, Clone)]
+pub struct CallDeadlines {
+    pub usual: Duration,
+    /// Tools that have another time, by their plain names.
+    pub by_tool: HashMap<String, Duration>,
+}
+
+impl CallDeadlines {
+    /// The time of a call unless settings name another.
+    pub const DEFAULT: Duration = Duration::from_mins(10);
+
+    /// Returns the time of a tool that has its own.
+    pub(crate) fn of_tool(&self, name: &str) -> Option<Duration> {
+        if self.by_tool.is_empty() {
+            return None;
+        }
+        self.by_tool.get(&*NameStyle::Plain.apply(name)).copied()
+    }
+}
+
+impl Default for CallDeadlines {
+    fn default() -> Self {
+        Self {
+            usual: Self::DEFAULT,
+            by_tool: HashMap::new(),
+        }
+    }
+}
+
 /// What a [`McpServer`] serves.
 pub struct ServerConfig {
     /// Name in `serverInfo`, for programs.
@@ -49,6 +81,7 @@ pub struct ServerConfig {
     pub changes: Option<ChangeSender>,
     /// Maximum size of a reply.
     pub budget: Budget,
+    pub deadlines: CallDeadlines,
     /// Key that seals what clients carry: cursors and request states.
     pub key: SealKey,
     /// Store of the tasks; `None` disables tasks.

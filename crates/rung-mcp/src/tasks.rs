@@ -25,7 +25,8 @@ use crate::request_context::{CallFuture, DriveOutcome, RequestContext, question_
 
 const PREFIX: &str = "task_";
 /// Time limit of a task, and time for which its record is kept.
-const TTL_MS: u64 = 60 * 60 * 1_000;
+pub(crate) const TASK_TTL: Duration = Duration::from_hours(1);
+const TTL_MS: u64 = TASK_TTL.as_secs() * 1_000;
 /// Poll interval for clients.
 const POLL_MS: u64 = 500;
 /// Tasks of one caller that may run at once.
@@ -364,7 +365,7 @@ impl TaskTable {
         exchange.set_task(task.clone());
         let (driving, tasks, driven) = (exchange.clone(), self.clone(), task.clone());
         let running = tokio::spawn(async move {
-            let end = tokio::time::timeout(Duration::from_millis(TTL_MS), driving.drive(run)).await;
+            let end = tokio::time::timeout(TASK_TTL, driving.drive(run)).await;
             let outcome = match end {
                 Ok(DriveOutcome::Completed(out)) => out,
                 Ok(
@@ -501,7 +502,7 @@ impl TaskTable {
             // The stored record still says that it runs, so the end stays in memory for the promised time.
             let tasks = self.clone();
             tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_millis(TTL_MS)).await;
+                tokio::time::sleep(TASK_TTL).await;
                 tasks.running.lock().remove(&id);
             });
             return;

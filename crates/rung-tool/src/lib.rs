@@ -14,6 +14,7 @@ mod arguments;
 mod card;
 mod change;
 mod conversation;
+mod deadline;
 mod error;
 mod excerpt;
 mod form;
@@ -37,6 +38,7 @@ pub use arguments::{Arguments, check as check_arguments};
 pub use card::{Card, Hints, TaskUse};
 pub use change::{Change, ChangeReceiver, ChangeSender};
 pub use conversation::{Conversation, WeakConversation};
+pub use deadline::{Cancellation, within_deadline};
 pub use error::{Error, Result};
 pub use excerpt::ResultTexts;
 pub use items::{CollectedItems, ItemCollector};
@@ -57,7 +59,7 @@ pub use rows::{RowDetail, RowLimit, Rows, TooManyRows, fit_rows, fit_rows_in_par
 pub use schema::{Schema, flat_definition};
 pub use source::{BoxFuture, Call, ToolSource, ToolSources, Trace, unknown_tool};
 pub use tool::{
-    Answer, ArgumentRules, Body, BodyFuture, Cancellation, InputSchema, Parameter, ParameterType,
-    SyncBody, Tool, ToolContext, ToolSet, input_schema_of, output_schema_of,
+    Answer, ArgumentRules, Body, BodyFuture, InputSchema, Parameter, ParameterType, SyncBody, Tool,
+    ToolContext, ToolSet, input_schema_of, output_schema_of,
 };
 pub use toolbox::{CallScope, ErasedTool, Toolbox};

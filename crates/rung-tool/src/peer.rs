@@ -4,6 +4,7 @@
 //! before its first question must be safe to repeat. A tool that is not calls [`Peer::prevent_restart`] first.
 
 use std::fmt;
+use std::time::Duration;
 
 use rung_fault::{Code, Fault};
 use serde::{Deserialize, Serialize};
@@ -124,6 +125,11 @@ pub trait Peer: fmt::Debug + Send + Sync {
     /// Asks the client, and waits for all answers. Each answer is an object. A key identifies one question of a call: a
     /// repeated question with the same key may get the earlier answer.
     fn ask(&self, questions: Vec<(String, Question)>) -> BoxFuture<'_, Result<Answers, Fault>>;
+
+    /// Returns how long the call has waited for answers of the client.
+    fn answer_time(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Declares that the call may take long: it becomes a task if the client supports tasks.
     fn detach(&self) -> BoxFuture<'_, ()>;

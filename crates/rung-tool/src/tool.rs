@@ -4,8 +4,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
@@ -15,6 +13,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::card::{Card, Hints};
+use crate::deadline::Cancellation;
 use crate::payload::{Payload, PayloadLimits};
 use crate::relay::Relayed;
 use crate::reply::{Reply, ToolOutput};
@@ -132,61 +131,6 @@ impl<'a, S: ToolSet> ToolContext<'a, S> {
         let mut named = self.forwarded.iter().filter(|(own, _)| *own == name);
         named.next().map(|(_, raw)| &**raw)
     }
-}
-
-/// Reports if a call is still wanted: its deadline, and whether its client cancelled it.
-#[derive(Debug, Clone)]
-pub struct Cancellation {
-    deadline: Option<Instant>,
-    cancelled: Arc<AtomicBool>,
-}
-
-impl Cancellation {
-    /// Creates one with a deadline and a flag that is set on cancellation.
-    pub fn new(deadline: Option<Instant>, cancelled: Arc<AtomicBool>) -> Self {
-        Self {
-            deadline,
-            cancelled,
-        }
-    }
-
-    /// Returns an error if the call was cancelled or its deadline has passed.
-    pub fn check(&self) -> Result<(), Fault> {
-        let late = self.deadline.is_some_and(|end| Instant::now() >= end);
-        if late || self.cancelled.load(Ordering::Relaxed) {
-            return Err(deadline_fault());
-        }
-        Ok(())
-    }
-
-    /// Returns the deadline.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.deadline
-    }
-
-    /// Returns the flag that is set on cancellation.
-    pub fn flag(&self) -> Arc<AtomicBool> {
-        self.cancelled.clone()
-    }
-
-    /// Returns a guard that cancels when dropped, as the future of a call is when its client cancels it.
-    pub(crate) fn cancel_on_drop(&self) -> CancelOnDrop {
-        CancelOnDrop(self.cancelled.clone())
-    }
-}
-
-pub(crate) struct CancelOnDrop(Arc<AtomicBool>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-pub(crate) fn deadline_fault() -> Fault {
-    let why = "the call was cancelled or its deadline passed";
-    Fault::new(Code::DeadlineExceeded, why)
-        .with_hint("request less, for example with more known values or a limit")
 }
 
 /// A tool that an agent can call. `I` is the type of its input.

@@ -12,14 +12,13 @@ use serde_json::{Value, json};
 
 use crate::arguments::{self, Arguments};
 use crate::card::{Card, Hints, TaskUse};
+use crate::deadline::{Cancellation, within_deadline};
 use crate::payload::render_payload;
 use crate::render::render;
 use crate::reply::{Rendering, Reply, ResultSink, to_raw_json};
 use crate::schema::has_root_alternatives;
 use crate::source::{BoxFuture, Call, ToolSource, unknown_tool};
-use crate::tool::{
-    Answer, ArgumentRules, Body, Cancellation, Tool, ToolContext, ToolSet, deadline_fault,
-};
+use crate::tool::{Answer, ArgumentRules, Body, Tool, ToolContext, ToolSet};
 use crate::{Error, Result, Schema};
 
 /// Bytes of a tool's name that every client accepts.
@@ -116,13 +115,7 @@ impl<S: ToolSet> Toolbox<S> {
             cards: &self.cards,
             cancellation,
         };
-        let run = entry.tool.run(scope, read);
-        let answer = match call.deadline {
-            None => run.await?,
-            Some(deadline) => tokio::time::timeout_at(deadline.into(), run)
-                .await
-                .map_err(|_| deadline_fault())??,
-        };
+        let answer = within_deadline(call, entry.tool.run(scope, read)).await??;
         match answer {
             Answer::Reply(reply) => Ok(reply),
             Answer::Output(output) => {

@@ -12,9 +12,10 @@ use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle, Path, Range, Reading, Selector, read};
 use rung_tool::{
-    Answer, Body, BoxFuture, Call, Card, ContentBlock, ErasedTool, Error, Hints, InputSchema,
-    Rendering, Reply, ResultSink, Schema, Tool, ToolContext, ToolSet, ToolSource, Toolbox,
-    input_schema_of, output_schema_of,
+    Answer, Answers, Body, BoxFuture, Call, Card, ContentBlock, ErasedTool, Error, Hints,
+    InputSchema, LogLevel, Peer, Progress, Question, QuestionKind, Rendering, Reply, ResultSink,
+    Schema, Tool, ToolContext, ToolSet, ToolSource, Toolbox, input_schema_of, output_schema_of,
+    within_deadline,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -314,6 +315,64 @@ fn a_deadline_ends_the_call() {
     };
     let reply = run(&toolbox, &call, "test.hang", json!({}));
     assert_eq!(error(&reply)["code"], "deadline_exceeded");
+}
+
+/// A client that takes its time for one answer, from the start of the call.
+#[derive(Debug)]
+struct SlowPeer {
+    started: Instant,
+    answers_after: Duration,
+}
+
+impl Peer for SlowPeer {
+    fn answer_time(&self) -> Duration {
+        self.started.elapsed().min(self.answers_after)
+    }
+
+    fn wants_progress(&self) -> bool {
+        false
+    }
+
+    fn progress(&self, _: Progress) {}
+
+    fn log(&self, _: LogLevel, _: &str, _: &Value) {}
+
+    fn can_answer(&self, _: QuestionKind) -> bool {
+        true
+    }
+
+    fn can_suspend(&self) -> bool {
+        true
+    }
+
+    fn ask(&self, _: Vec<(String, Question)>) -> BoxFuture<'_, Result<Answers, Fault>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn detach(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn disconnect(&self) {}
+}
+
+#[tokio::test]
+async fn the_time_in_which_the_client_answers_is_not_counted() {
+    let started = Instant::now();
+    let (deadline, answers_after) = (Duration::from_millis(200), Duration::from_millis(400));
+    let call = Call {
+        deadline: Some(started + deadline),
+        peer: Arc::new(SlowPeer {
+            started,
+            answers_after,
+        }),
+        ..read_call()
+    };
+    let work = tokio::time::sleep(deadline + answers_after / 4);
+    assert!(within_deadline(&call, work).await.is_ok());
+    let late = within_deadline(&call, std::future::pending::<()>()).await;
+    assert_eq!(late.unwrap_err().code(), Code::DeadlineExceeded);
+    assert!(started.elapsed() >= deadline + answers_after);
 }
 
 #[test]

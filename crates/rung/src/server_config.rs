@@ -118,6 +118,7 @@ pub(crate) fn build_server_config(
         prompts: (!prompts.is_empty()).then(|| Arc::new(PromptSources(prompts)) as _),
         changes,
         budget: Budget::bytes(settings.reply_max_bytes()),
+        deadlines: settings.call_deadlines(),
         key: SealKey::new(results.request_key()?),
         tasks: Some(Arc::new(StoredTasks {
             records: results.tasks(),

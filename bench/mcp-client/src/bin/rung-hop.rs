@@ -7,7 +7,7 @@ use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle};
 use rung_mcp::connect::{Options, ServerCommand, ServerTarget};
 use rung_mcp::http::{Authenticator, HttpConfig, AuthError, HttpGuard, serve};
-use rung_mcp::{Capabilities, ServerConfig, DownstreamToolSource, SealKey, McpServer};
+use rung_mcp::{CallDeadlines, Capabilities, ServerConfig, DownstreamToolSource, SealKey, McpServer};
 use rung_tool::{ResultSink, BoxFuture, ResourceSources};
 
 /// Refuses to store results; none in this benchmark exceeds the budget.
@@ -55,6 +55,7 @@ async fn main() -> anyhow::Result<()> {
         prompts: None,
         changes: None,
         budget: Budget::default(),
+        deadlines: CallDeadlines::default(),
         face: Face::Rung,
         key: SealKey::new([7; 32]),
         tasks: None,

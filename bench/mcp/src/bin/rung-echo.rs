@@ -7,7 +7,7 @@ use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle};
 use rung_mcp::http::{Authenticator, HttpConfig, AuthError, HttpGuard, serve};
-use rung_mcp::{ServerConfig, SealKey, McpServer, stdio};
+use rung_mcp::{CallDeadlines, ServerConfig, SealKey, McpServer, stdio};
 use rung_tool::{ToolOutput, Call, ResultSink, BoxFuture, ResourceSources, Tool, Toolbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,7 @@ async fn main() -> anyhow::Result<()> {
         prompts: None,
         changes: None,
         budget: Budget::default(),
+        deadlines: CallDeadlines::default(),
         face: Face::Rung,
         key: SealKey::new([7; 32]),
         tasks: None,

@@ -3,11 +3,13 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 use rung_fault::{Code, Detail, Fault};
-use rung_tool::{Answers, Call, NameStyle, Question, SourceResult, TaskUse, Trace};
+use rung_tool::{
+    Answers, Call, NameStyle, Question, SourceResult, TaskUse, Trace, within_deadline,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -25,7 +27,7 @@ use crate::request_context::{
 };
 use crate::server::{McpServer, ResultBody, RpcRequest};
 use crate::suspended::{self, ResumeToken, SuspendedCallWaiter};
-use crate::tasks::{TaskRecord, TaskStep, input_requests, now_ms};
+use crate::tasks::{TASK_TTL, TaskRecord, TaskStep, input_requests, now_ms};
 use crate::version::ProtocolVersion;
 use rung_tool::splice;
 
@@ -116,6 +118,11 @@ impl PreparedCall {
         })
     }
 
+    /// Returns the deadline of a call that has this time. A client that waits for results gives it more.
+    fn deadline_after(&self, time: Duration) -> Option<Instant> {
+        Instant::now().checked_add(time + self.wait.unwrap_or_default())
+    }
+
     fn to_call(&self) -> Call {
         // A suspended call may answer a later request, whose id is longer.
         let may_be_held = self.client.is_modern() && self.client.capabilities.can_any();
@@ -127,7 +134,7 @@ impl PreparedCall {
             max_tokens: usize::MAX,
             envelope_bytes: around_bytes,
             rendering: self.client.rendering(),
-            deadline: None,
+            deadline: self.deadline_after(self.server.0.config.deadlines.usual),
             name_style: NameStyle::Dotted,
             peer: self.context.clone(),
             trace: self.trace.clone(),
@@ -331,6 +338,10 @@ pub(super) fn call_tool(start: PreparedCall, params: Option<&RawValue>) -> Resul
             start.context.allow_detaching();
             // The result of a task is returned with the task around it.
             call.budget = call.budget.less(TASK_BYTES);
+            call.deadline = start.deadline_after(TASK_TTL);
+        }
+        if let Some(time) = start.server.0.config.deadlines.of_tool(&name) {
+            call.deadline = start.deadline_after(time);
         }
         let modern = start.client.is_modern();
         let run = Box::pin(async move {
@@ -467,9 +478,9 @@ pub(super) fn read_resource(
     let modern = start.client.is_modern();
     Ok(MethodResult::deferred(async move {
         let run = Box::pin(async move {
-            let found = resources
-                .read(&call, &uri)
+            let found = within_deadline(&call, resources.read(&call, &uri))
                 .await
+                .flatten()
                 .map_err(|fault| source_error(&fault, modern))?;
             let contents = found.ok_or_else(|| {
                 let code = if modern {
@@ -511,9 +522,9 @@ pub(super) fn get_prompt(start: PreparedCall, params: Option<&RawValue>) -> Resu
     Ok(MethodResult::deferred(async move {
         let run = Box::pin(async move {
             let prompts = prompts.ok_or_else(|| ProtocolError::method_not_found("prompts/get"))?;
-            let found = prompts
-                .get(&call, &name, &arguments)
+            let found = within_deadline(&call, prompts.get(&call, &name, &arguments))
                 .await
+                .flatten()
                 .map_err(|fault| source_error(&fault, modern))?;
             let name = rung_ladder::head(&name, 100);
             let prompt = found.ok_or_else(|| {

@@ -9,7 +9,7 @@ use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Handle};
 use rung_mcp::connect::{Era, NullDelegate, Options, ServerConnection};
 use rung_mcp::http::{AuthError, Authenticator, HttpConfig, HttpGuard, serve};
-use rung_mcp::{McpServer, SealKey, ServerConfig};
+use rung_mcp::{CallDeadlines, McpServer, SealKey, ServerConfig};
 use rung_tool::{BoxFuture, ResourceSources, ResultSink, ToolSources};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -33,6 +33,7 @@ pub(crate) fn server_config() -> ServerConfig {
         prompts: None,
         changes: None,
         budget: Budget::default(),
+        deadlines: CallDeadlines::default(),
         key: SealKey::new([7; 32]),
         tasks: None,
     }

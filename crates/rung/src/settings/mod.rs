@@ -20,6 +20,7 @@ use rung_auth::Access;
 use rung_db::{DatabaseAudience, NamedDatabase, StoreKind};
 use rung_embed::{EmbeddingSource, EndpointConfig, EndpointKey, Prefixes};
 use rung_fault::{Code, Fault};
+use rung_mcp::CallDeadlines;
 use rung_tool::PayloadLimits;
 
 use crate::listen_address::ListenAddress;
@@ -136,6 +137,23 @@ impl Settings {
     /// Returns the maximum bytes of a reply.
     pub(crate) fn reply_max_bytes(&self) -> usize {
         usize::try_from(self.number("reply.max_bytes")).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the time that calls have.
+    pub(crate) fn call_deadlines(&self) -> CallDeadlines {
+        let by_tool = self.values.iter().filter_map(|(key, (value, _))| {
+            let tool = key.strip_prefix("calls.")?.strip_suffix(".deadline_s")?;
+            match value {
+                SettingValue::Number(seconds) => {
+                    Some((tool.to_owned(), Duration::from_secs(*seconds)))
+                }
+                _ => None,
+            }
+        });
+        CallDeadlines {
+            usual: Duration::from_secs(self.number("calls.deadline_s")),
+            by_tool: by_tool.collect(),
+        }
     }
 
     /// Returns how long a result is kept.

@@ -57,7 +57,29 @@ pub(crate) struct Setting {
     pub(crate) help: &'static str,
 }
 
+/// The time of a call.
+const CALL_SECONDS: SettingKind = SettingKind::Number {
+    min: 1,
+    max: 24 * 60 * 60,
+};
+
 pub(crate) const SETTINGS: &[Setting] = &[
+    Setting {
+        key: "calls.*.deadline_s",
+        env: None,
+        kind: CALL_SECONDS,
+        default: None,
+        project_permission: ProjectPermission::Denied,
+        help: "`calls.deadline_s` of one tool, whose name has `_` in place of `.`: `calls.rung_read.deadline_s`.",
+    },
+    Setting {
+        key: "calls.deadline_s",
+        env: Some("RUNG_CALLS_DEADLINE_S"),
+        kind: CALL_SECONDS,
+        default: Some("600"),
+        project_permission: ProjectPermission::MayLower,
+        help: "Seconds after which a call is abandoned. The time in which the user answers a question of the call is not counted, and a call that runs as a task has an hour.",
+    },
     Setting {
         key: "databases.*.dir",
         env: None,

@@ -77,6 +77,7 @@ fn the_table_is_for_people() {
         .collect();
     insta::assert_snapshot!(rows.join("\n"), @r"
     SETTING  VALUE  FROM
+    calls.deadline_s  600  default
     db.max_bytes  524288  default
     db.max_items  200  default
     gateway.idle_s  600  default
@@ -126,7 +127,7 @@ fn unknown_and_wrong_settings_are_refused_where_they_stand() {
     ");
     insta::assert_snapshot!(refused("[nonsense]\n"), @r"
     error[unknown_setting]: [ROOT]/home/project/rung.toml:1: no setting is named `nonsense`
-      next: choose one of: databases.*.dir, databases.*.mode, databases.*.open_to, databases.*.store, db.max_bytes, db.max_items, embeddings.*.dimensions, embeddings.*.dir, embeddings.*.document_prefix, embeddings.*.key_env, embeddings.*.key_file, embeddings.*.model, embeddings.*.query_prefix, embeddings.*.timeout_s, embeddings.*.url, gateway.idle_s, gateway.open_to, gateway.registry, gateway.start_s, home, listen, log, records.history, records.max_body_bytes, records.postgres, records.strict, reply.max_bytes, results.max_bytes, results.ttl_s, roots, sources.*.command, sources.*.dir, sources.*.off, sources.*.url
+      next: choose one of: calls.*.deadline_s, calls.deadline_s, databases.*.dir, databases.*.mode, databases.*.open_to, databases.*.store, db.max_bytes, db.max_items, embeddings.*.dimensions, embeddings.*.dir, embeddings.*.document_prefix, embeddings.*.key_env, embeddings.*.key_file, embeddings.*.model, embeddings.*.query_prefix, embeddings.*.timeout_s, embeddings.*.url, gateway.idle_s, gateway.open_to, gateway.registry, gateway.start_s, home, listen, log, records.history, records.max_body_bytes, records.postgres, records.strict, reply.max_bytes, results.max_bytes, results.ttl_s, roots, sources.*.command, sources.*.dir, sources.*.off, sources.*.url
     ");
     insta::assert_snapshot!(refused("\"reply.max_bytes\" = 5000\n"), @r#"
     error[unknown_setting]: [ROOT]/home/project/rung.toml:1: no setting is named `\"reply.max_bytes\"`

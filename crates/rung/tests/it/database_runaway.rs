@@ -120,6 +120,30 @@ fn what_is_taken_back_ends() {
 }
 
 #[test]
+fn a_call_ends_at_its_deadline() {
+    let sandbox = Sandbox::new();
+    let flags = [
+        "--allow-writes",
+        "--set",
+        "calls.datalevin_query.deadline_s=1",
+    ];
+    let mut databases = DatabaseClient::start(&sandbox, &flags);
+    let database = open_parts_database(&mut databases);
+    let pid = databases.pid();
+    for kind in [
+        counting_call(&database),
+        pulling_call(&database),
+        streaming_call(&database),
+    ] {
+        let late = databases.call("datalevin_query", &kind["arguments"]);
+        let late = late.unwrap_err();
+        let message = late["error"].as_str().unwrap();
+        assert!(message.contains("its deadline passed"), "{late}");
+        wait_for_load(pid, false);
+    }
+}
+
+#[test]
 fn what_is_asked_meanwhile_is_answered() {
     let sandbox = Sandbox::new();
     let mut databases = DatabaseClient::start(&sandbox, &["--allow-writes"]);

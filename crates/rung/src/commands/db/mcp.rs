@@ -55,6 +55,7 @@ pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) ->
         prompts: None,
         changes: None,
         budget: Budget::bytes(settings.db_limits().max_bytes),
+        deadlines: settings.call_deadlines(),
         key: SealKey::new(results.request_key()?),
         tasks: None,
     });

@@ -99,6 +99,7 @@ fn serve(
         prompts: None,
         changes: None,
         budget: Budget::bytes(most),
+        deadlines: settings.call_deadlines(),
         key: SealKey::new(home.request_key()?),
         tasks: None,
     });
