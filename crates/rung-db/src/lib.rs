@@ -2,7 +2,7 @@
 //!
 //! Owns: the `datalevin_*` and `rung.db_*` tools with their arguments, envelopes and truncation records, values as JSON
 //! ([`json`]), the open databases of each caller, and results that begin with their first rows while the whole result is
-//! stored ([`page`]). A database is local (a folder) or remote (a server), and no tool knows which: `database`, `store`,
+//! stored. A database is local (a folder) or remote (a server), and no tool knows which: `database`, `store`,
 //! `texts` and `vectors` do. Refuses to know: how facts are stored and queries evaluated, MCP, and where results are
 //! stored.
 //!

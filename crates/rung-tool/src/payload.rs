@@ -204,15 +204,14 @@ pub(crate) async fn render_payload(
             ))
         }
         Payload::List(list) => {
-            let stored = match &list.page.stored {
-                Some(handle) => handle.clone(),
-                None => {
-                    let json = list.to_json(&list.page.items, None)?;
-                    if let Some(whole) = whole_payload(&json, limits, call) {
-                        return Ok(whole);
-                    }
-                    store_result(call, sink, Cursor::new(list.stored_json())).await?
+            let stored = if let Some(handle) = list.page.stored {
+                handle
+            } else {
+                let json = list.to_json(&list.page.items, None)?;
+                if let Some(whole) = whole_payload(&json, limits, call) {
+                    return Ok(whole);
                 }
+                store_result(call, sink, Cursor::new(list.stored_json())).await?
             };
             cut_list(&list, &stored, limits, call)
         }
@@ -278,8 +277,8 @@ fn cut_payload(
                 *limit = limits.stated_bytes(call) as u64;
             }
         }
-        let next = handle.map(|handle| read_call(call, read_arguments(handle, &cuts)));
-        let begin = handle.map(|handle| read_call(call, json!({"handle": handle.to_string()})));
+        let next = handle.map(|handle| read_call(call, &read_arguments(handle, &cuts)));
+        let begin = handle.map(|handle| read_call(call, &json!({"handle": handle.to_string()})));
         let meta = meta(&serde_json::to_value(&cuts).ok()?, handle, next);
         let text = value.to_string();
         let mut shown = match value {
@@ -335,11 +334,11 @@ fn cut_list(
         for cut in &cuts {
             records.push(serde_json::to_value(cut).ok()?);
         }
-        let next = read_call(call, next);
+        let next = read_call(call, &next);
         let meta = meta(&records.into(), Some(handle), Some(next));
         let begin = path.then(Segment::Slice(0, None)).to_string();
         let begin = json!({"handle": handle.to_string(), "path": begin});
-        let begin = Some(read_call(call, begin));
+        let begin = Some(read_call(call, &begin));
         match list.to_json(&items, Some(&meta)) {
             Ok(payload) => Some(Preview {
                 payload,
@@ -450,7 +449,7 @@ fn cut_reply(
 }
 
 /// Returns a call of the tool that reads stored results.
-fn read_call(call: &Call, arguments: Value) -> Value {
+fn read_call(call: &Call, arguments: &Value) -> Value {
     json!({"tool": call.name_style.apply(READ_TOOL), "arguments": arguments})
 }
 

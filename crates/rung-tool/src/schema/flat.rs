@@ -69,7 +69,7 @@ fn flat_input_schema(schema: &Value) -> Option<Value> {
     if !has_root_alternatives(schema) {
         return None;
     }
-    let members = Members::of(schema, schema, MAX_DEPTH);
+    let members = FlatMembers::of(schema, schema, MAX_DEPTH);
     let mut flat = schema.as_object()?.clone();
     for keyword in ROOT_ALTERNATIVES {
         flat.shift_remove(keyword);
@@ -96,7 +96,7 @@ fn flat_input_schema(schema: &Value) -> Option<Value> {
 
 /// The members that an object may have.
 #[derive(Default)]
-struct Members {
+struct FlatMembers {
     properties: Map<String, Value>,
     required: BTreeSet<String>,
     /// True if there are no other members.
@@ -105,7 +105,7 @@ struct Members {
     sets: Vec<String>,
 }
 
-impl Members {
+impl FlatMembers {
     /// Returns the members of a schema in the document `root`.
     fn of(schema: &Value, root: &Value, depth: usize) -> Self {
         let mut members = Self {
