@@ -14,7 +14,7 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
-use rung_ladder::{Budget, Handle};
+use rung_ladder::{Budget, Handle, limits};
 use rung_mcp::{CallDeadlines, Message, ServerConfig, SealKey, McpServer, TaskStore, stdio};
 use rung_tool::{ResultSink, ResourceSources, Toolbox};
 use tokio::runtime::Runtime;
@@ -95,12 +95,13 @@ fuzz_target!(|data: (u8, &[u8])| {
         title: "Fuzz".to_owned(),
         version: "0",
         icon: String::new(),
-        instructions: Box::new(|_| String::new()),
+        instructions: Box::new(|_| Box::pin(std::future::ready(String::new()))),
         tools: Arc::new(Toolbox::builder(Face::Rung, Arc::new(NullStore)).build()),
         resources: Arc::new(ResourceSources(Vec::new())),
         prompts: None,
         changes: None,
         budget: Budget::default(),
+        page_bytes: limits::PAGE_BYTES,
         deadlines: CallDeadlines::default(),
         face: Face::Rung,
         key: SealKey::new([7; 32]),

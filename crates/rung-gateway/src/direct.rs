@@ -138,6 +138,8 @@ fn card((name, _, known): &NamedTool, masks: CallerRedactor<'_>) -> Card {
             Some(_) => TaskUse::Optional,
             None => TaskUse::Never,
         },
+        is_entry: false,
+        search_hint: "",
         listed: Some(masks.redact_shared_json(&listed)),
     }
 }

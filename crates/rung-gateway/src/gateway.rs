@@ -543,6 +543,14 @@ impl Gateway {
         )
     }
 
+    /// Returns the names of the visible servers.
+    pub fn server_names(&self, permit: &Permit) -> Vec<String> {
+        let state = self.state();
+        let names = state.servers.keys().map(ToString::to_string);
+        let is_visible = |name: &String| state.is_visible(permit, PolicySubject::Server(name));
+        names.filter(is_visible).collect()
+    }
+
     /// Returns the name of every visible or unavailable server, each with a short description of its state.
     pub fn servers(&self, permit: &Permit) -> Vec<(String, String)> {
         let state = self.state();

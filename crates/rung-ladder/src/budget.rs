@@ -65,6 +65,9 @@ pub mod limits {
     /// Bytes of a reply by default.
     pub const REPLY_BYTES: usize = 50_000;
 
+    /// Bytes of a page of rows: up to here, rows that were requested are not left out for the bytes of a reply.
+    pub const PAGE_BYTES: usize = 256 << 10;
+
     /// Bytes of an error message; it can repeat the caller's input, which has no limit.
     pub const ERROR_BYTES: usize = 4_096;
 

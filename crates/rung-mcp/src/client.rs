@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::client_profile::ClientProfile;
 use crate::envelope::MAX_ID_BYTES;
 use crate::protocol_error::{ProtocolError, Result};
 use crate::session::LegacySession;
@@ -35,6 +36,8 @@ pub(crate) struct RequestMeta<'a> {
     tracestate: Option<&'a RawValue>,
     #[serde(borrow)]
     baggage: Option<&'a RawValue>,
+    #[serde(borrow, rename = "io.modelcontextprotocol/clientInfo")]
+    pub(crate) client_info: Option<&'a RawValue>,
     #[serde(borrow, rename = "rung/wait_ms")]
     wait_ms: Option<&'a RawValue>,
 }
@@ -271,6 +274,7 @@ pub(crate) struct ClientContext {
     pub(crate) permit: Permit,
     pub(crate) version: ProtocolVersion,
     pub(crate) capabilities: Capabilities,
+    pub(crate) profile: &'static ClientProfile,
     /// Minimum level of log messages; `None` sends none.
     pub(crate) log_level: Option<LogLevel>,
     /// The legacy session of the request, if it has one.
@@ -287,6 +291,7 @@ impl ClientContext {
             permit,
             version: session.version,
             capabilities: session.capabilities,
+            profile: session.profile,
             log_level: Some(session.log_level()),
             session: Some(session.clone()),
             conversation: Some(session.conversation.clone()),
@@ -294,12 +299,12 @@ impl ClientContext {
         }
     }
 
-    /// Returns the result forms that this client's version can read.
+    /// Returns the result forms that this client's version can read and that it shows its model.
     pub(crate) fn rendering(&self) -> Rendering {
         let since_2025_06_18 = self.version >= ProtocolVersion::V2025_06_18;
         Rendering {
-            structured: since_2025_06_18,
-            links: since_2025_06_18,
+            structured: since_2025_06_18 && self.profile.structured,
+            links: since_2025_06_18 && self.profile.links,
         }
     }
 

@@ -8,6 +8,7 @@
 //! never ends a connection that others use; a client that is slow or gone costs a bounded amount of memory.
 
 mod client;
+mod client_profile;
 pub mod connect;
 mod envelope;
 mod headers;

@@ -245,6 +245,8 @@ impl DownstreamTool {
                 Some("required" | "optional") => TaskUse::Optional,
                 _ => TaskUse::Never,
             },
+            is_entry: false,
+            search_hint: "",
             listed: Some(self.definition.clone()),
         }
     }

@@ -492,6 +492,7 @@ mod tests {
 
     use super::*;
     use crate::client::Capabilities;
+    use crate::client_profile;
 
     #[derive(Debug, Default)]
     struct RecordingSink(Mutex<Vec<String>>);
@@ -512,8 +513,12 @@ mod tests {
         let declared = serde_json::from_str("{\"elicitation\":{}}").unwrap();
         let capabilities = Capabilities::parse(declared).unwrap();
         let permit = Permit::local_user(Access::Read);
-        let session =
-            LegacySession::new(permit.clone(), ProtocolVersion::V2025_06_18, capabilities);
+        let session = LegacySession::new(
+            permit.clone(),
+            ProtocolVersion::V2025_06_18,
+            capabilities,
+            &client_profile::UNKNOWN,
+        );
         let client = Arc::new(ClientContext::from_session(permit, &session));
         let heard = Arc::new(RecordingSink::default());
         let opening = RequestOpening {

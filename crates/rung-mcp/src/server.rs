@@ -7,12 +7,13 @@ use std::time::Duration;
 use rung_auth::Permit;
 use rung_fault::Face;
 use rung_ladder::Budget;
-use rung_tool::{ChangeSender, NameStyle, PromptSource, ResourceSource, ToolSource};
+use rung_tool::{BoxFuture, ChangeSender, NameStyle, PromptSource, ResourceSource, ToolSource};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Capabilities, ClientContext, RequestMeta, TASKS_EXTENSION, read_object};
+use crate::client_profile::ClientProfile;
 use crate::envelope::{RequestId, result_envelope_bytes, to_json, write_error, write_result};
 use crate::methods;
 use crate::metrics::{McpMetrics, RequestTimer};
@@ -26,7 +27,7 @@ use crate::version::ProtocolVersion;
 use rung_tool::splice;
 
 /// Returns the current `instructions` for a caller's model.
-pub type Instructions = Box<dyn Fn(&Permit) -> String + Send + Sync>;
+pub type Instructions = Box<dyn for<'a> Fn(&'a Permit) -> BoxFuture<'a, String> + Send + Sync>;
 
 /// The forms of a result: content and structured content. Each has the whole limit.
 const FORMS: usize = 2;
@@ -81,6 +82,8 @@ pub struct ServerConfig {
     pub changes: Option<ChangeSender>,
     /// Maximum size of a reply.
     pub budget: Budget,
+    /// Bytes of each form of a page of rows at most, if its caller named no size.
+    pub page_bytes: usize,
     pub deadlines: CallDeadlines,
     /// Key that seals what clients carry: cursors and request states.
     pub key: SealKey,
@@ -212,7 +215,8 @@ impl McpServer {
         };
         let message = write_result(id, &result);
         // Each form of a result fits already; whatever is wrong with a result, no message is longer than all its forms.
-        let max_bytes = FORMS * self.message_budget(client).max_bytes;
+        let form_bytes = self.message_budget(client).max_bytes;
+        let max_bytes = FORMS * form_bytes.max(self.page_bytes(client));
         if message.len() > max_bytes {
             let why = format!(
                 "the response has {} bytes; the limit is {max_bytes}",
@@ -229,15 +233,26 @@ impl McpServer {
 
     /// Returns the budget of a whole message to this client.
     pub(crate) fn message_budget(&self, client: &ClientContext) -> Budget {
-        let own = client
-            .permit
-            .scope()
-            .and_then(|scope| scope.max_reply_bytes);
         let most = self.0.config.budget;
         Budget {
-            max_bytes: most.max_bytes.min(own.unwrap_or(usize::MAX)),
+            max_bytes: most.max_bytes.min(granted_bytes(client)),
             ..most
         }
+    }
+
+    /// Returns the budget of each form of a call's result: what the client shows its model whole, at most.
+    pub(crate) fn form_budget(&self, client: &ClientContext) -> Budget {
+        let most = self.message_budget(client);
+        Budget {
+            max_bytes: most.max_bytes.min(client.profile.max_form_bytes),
+            ..most
+        }
+    }
+
+    /// Returns the bytes of each form of a page of rows.
+    pub(crate) fn page_bytes(&self, client: &ClientContext) -> usize {
+        let most = self.0.config.page_bytes.min(granted_bytes(client));
+        most.min(client.profile.max_form_bytes)
     }
 
     /// Encodes an error response in the vocabulary of the server's face.
@@ -274,7 +289,7 @@ impl McpServer {
     }
 
     /// Returns the result of `server/discover`.
-    pub(crate) fn discover_result(&self, permit: &Permit) -> ResultBody {
+    pub(crate) async fn discover_result(&self, permit: &Permit) -> ResultBody {
         let offer = &self.0.config;
         let modern = ProtocolVersion::V2026_07_28;
         let versions = ProtocolVersion::ALL
@@ -285,35 +300,44 @@ impl McpServer {
             "_meta": server_meta(&server_info(offer, modern)),
             "supportedVersions": versions.collect::<Vec<_>>(),
             "capabilities": server_capabilities(offer, modern, true),
-            "instructions": (offer.instructions)(permit),
+            "instructions": (offer.instructions)(permit).await,
         });
         ResultBody::Cacheable(to_json(&discovered).into_bytes())
     }
 
-    /// Opens a legacy session, and returns it with the response to `initialize`. `tells` is true if the transport can
-    /// deliver change notifications.
-    pub(crate) fn initialize(
+    /// Opens the legacy session that `initialize` requests.
+    pub(crate) fn open_session(
         &self,
         permit: Permit,
         id: &RequestId,
         params: Option<&RawValue>,
-        tells: bool,
-    ) -> Result<(Arc<LegacySession>, EncodedResponse), EncodedResponse> {
+    ) -> Result<Arc<LegacySession>, EncodedResponse> {
         let opened = parse_initialize(params, self.is_strict());
-        let (version, declared) =
+        let (version, declared, profile) =
             opened.map_err(|refusal| self.error_response(Some(id), &refusal))?;
+        Ok(LegacySession::new(permit, version, declared, profile))
+    }
+
+    /// Returns the response to the `initialize` that opened a session. `tells` is true if the transport can deliver change
+    /// notifications.
+    pub(crate) async fn initialize_response(
+        &self,
+        session: &LegacySession,
+        id: &RequestId,
+        tells: bool,
+    ) -> EncodedResponse {
         let offer = &self.0.config;
+        let version = session.version;
         let result = json!({
             "protocolVersion": version.name(),
             "capabilities": server_capabilities(offer, version, tells),
             "serverInfo": server_info(offer, version),
-            "instructions": (offer.instructions)(&permit),
+            "instructions": (offer.instructions)(&session.permit).await,
         });
-        let answer = EncodedResponse {
+        EncodedResponse {
             message: write_result(id, to_json(&result).as_bytes()),
             status: 200,
-        };
-        Ok((LegacySession::new(permit, version, declared), answer))
+        }
     }
 
     /// Starts the shutdown: running requests finish, and those without an end of their own are ended.
@@ -322,11 +346,11 @@ impl McpServer {
     }
 }
 
-/// Parses the parameters of `initialize`: returns the negotiated version and the client's capabilities.
+/// Parses the parameters of `initialize`: returns the negotiated version, the client's capabilities and its profile.
 fn parse_initialize(
     params: Option<&RawValue>,
     strict: bool,
-) -> Result<(ProtocolVersion, Capabilities)> {
+) -> Result<(ProtocolVersion, Capabilities, &'static ClientProfile)> {
     #[derive(serde::Deserialize, Default)]
     #[serde(rename_all = "camelCase")]
     struct Params<'a> {
@@ -367,7 +391,15 @@ fn parse_initialize(
         text(who.name, "clientInfo.name")?;
         text(who.version, "clientInfo.version")?;
     }
-    Ok((ProtocolVersion::negotiate(&version), capabilities))
+    let profile = ClientProfile::of_client_info(params.client_info);
+    Ok((ProtocolVersion::negotiate(&version), capabilities, profile))
+}
+
+/// Returns the bytes of a reply that the grant of a client allows.
+fn granted_bytes(client: &ClientContext) -> usize {
+    let scope = client.permit.scope();
+    let granted = scope.and_then(|scope| scope.max_reply_bytes);
+    granted.unwrap_or(usize::MAX)
 }
 
 /// Returns the `serverInfo` for a client of `version`.

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use crate::client::{Capabilities, ClientContext};
+use crate::client_profile::ClientProfile;
 use crate::envelope::RequestId;
 use crate::methods::change_notification;
 use crate::protocol_error::{ProtocolError, Result};
@@ -55,6 +56,7 @@ pub(crate) struct LegacySession {
     pub(crate) permit: Permit,
     pub(crate) version: ProtocolVersion,
     pub(crate) capabilities: Capabilities,
+    pub(crate) profile: &'static ClientProfile,
     pub(crate) conversation: Conversation,
     ready: AtomicBool,
     log_level: Mutex<LogLevel>,
@@ -69,11 +71,13 @@ impl LegacySession {
         permit: Permit,
         version: ProtocolVersion,
         capabilities: Capabilities,
+        profile: &'static ClientProfile,
     ) -> Arc<Self> {
         Arc::new(Self {
             permit,
             version,
             capabilities,
+            profile,
             conversation: Conversation::start(),
             ready: AtomicBool::new(false),
             log_level: Mutex::new(LogLevel::Info),

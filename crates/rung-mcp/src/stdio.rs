@@ -22,11 +22,12 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::client::{ClientContext, RequestMeta};
+use crate::client_profile::ClientProfile;
 use crate::envelope::{MAX_MESSAGE_BYTES, Message, RequestId};
 use crate::id_scanner::IdScanner;
 use crate::protocol_error::{ProtocolError, Result};
 use crate::request_context::ResponseSink;
-use crate::server::{McpServer, ResponseFuture, RpcRequest};
+use crate::server::{EncodedResponse, McpServer, ResponseFuture, RpcRequest};
 use crate::session::{LegacySession, Phase, RunningRequests, parse_cancelled};
 
 /// Queued messages above which nothing more is read.
@@ -310,13 +311,14 @@ impl StdioConnection {
                 permit: self.permit.clone(),
                 version,
                 capabilities,
+                profile: ClientProfile::of_client_info(meta.client_info),
                 log_level,
                 session: None,
                 conversation: Some(self.conversation.clone()),
                 headers: None,
             }
         } else if request.method == "initialize" {
-            return Err(self.initialize(request));
+            return self.initialize(request);
         } else {
             let session = self.session.lock().clone();
             let session =
@@ -331,25 +333,25 @@ impl StdioConnection {
         Ok(self.server.start_request(client, request, &meta, outlet))
     }
 
-    fn initialize(&self, request: &RpcRequest<'_>) -> Vec<u8> {
+    fn initialize(&self, request: &RpcRequest<'_>) -> Result<ResponseFuture, Vec<u8>> {
+        let refuse = |refused: EncodedResponse| refused.message;
         let mut slot = self.session.lock();
         if let Some(session) = &*slot {
             let refusal = ProtocolError::already_initialized(session.phase());
-            return self
-                .server
-                .error_response(Some(&request.id), &refusal)
-                .message;
+            return Err(refuse(
+                self.server.error_response(Some(&request.id), &refusal),
+            ));
         }
-        match self
+        let permit = self.permit.clone();
+        let opened = self
             .server
-            .initialize(self.permit.clone(), &request.id, request.params, true)
-        {
-            Ok((session, answer)) => {
-                *slot = Some(session);
-                answer.message
-            }
-            Err(answer) => answer.message,
-        }
+            .open_session(permit, &request.id, request.params);
+        let session = opened.map_err(refuse)?;
+        *slot = Some(session.clone());
+        let (server, id) = (self.server.clone(), request.id.clone());
+        Ok(Box::pin(async move {
+            server.initialize_response(&session, &id, true).await
+        }))
     }
 
     fn handle_notification(&self, method: &str, params: Option<&RawValue>) {

@@ -352,6 +352,7 @@ mod tests {
 
     use super::*;
     use crate::client::Capabilities;
+    use crate::client_profile;
     use crate::request_context::RequestOpening;
     use crate::version::ProtocolVersion;
 
@@ -363,6 +364,7 @@ mod tests {
                 roots: true,
                 ..Capabilities::default()
             },
+            profile: &client_profile::UNKNOWN,
             log_level: None,
             session: None,
             conversation: None,

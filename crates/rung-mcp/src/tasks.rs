@@ -742,6 +742,7 @@ mod tests {
 
     use super::*;
     use crate::client::Capabilities;
+    use crate::client_profile;
     use crate::request_context::{RequestOpening, ResponseSink};
     use crate::version::ProtocolVersion;
 
@@ -799,6 +800,7 @@ mod tests {
             permit: Permit::local_user(Access::Read),
             version: ProtocolVersion::V2026_07_28,
             capabilities: Capabilities::default(),
+            profile: &client_profile::UNKNOWN,
             log_level: None,
             session: None,
             conversation: None,

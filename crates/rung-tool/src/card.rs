@@ -66,6 +66,10 @@ pub struct Card {
     pub access: Access,
     /// The tool's task support.
     pub tasks: TaskUse,
+    /// True if a model begins with this tool. Clients that keep tools from their model until it searches for them show it at once.
+    pub is_entry: bool,
+    /// Words by which such a client finds the tool, besides its name and description.
+    pub search_hint: &'static str,
     /// The definition as another server lists it, passed on byte for byte except for its name.
     pub listed: Option<Arc<RawValue>>,
 }

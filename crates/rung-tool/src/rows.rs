@@ -12,8 +12,6 @@ use crate::source::Call;
 /// Rows for which a reply has its usual size, and bytes by which it grows for each further row.
 const USUAL_ROWS: usize = 25;
 const ROW_BYTES: usize = 480;
-/// Bytes of a form beyond which rows are left out.
-const MAX_BYTES: usize = 256 << 10;
 
 /// Code points of a long text: the most that are tried, the fewest, and the difference between two tries.
 const TEXT_CHARS: usize = 1_024;
@@ -34,13 +32,15 @@ pub enum RowLimit {
 impl RowLimit {
     /// Returns the bytes that a form of so many rows has as a rule, and at most.
     pub fn bytes(self, rows: usize, call: &Call) -> (usize, usize) {
-        let cap = call.budget.max_bytes;
         match self {
             Self::Growing(bytes) => {
                 let more = rows.saturating_sub(USUAL_ROWS) * ROW_BYTES;
-                ((bytes + more).min(cap), MAX_BYTES.min(cap))
+                ((bytes + more).min(call.page_bytes), call.page_bytes)
             }
-            Self::Fixed(bytes) => (bytes.min(cap), bytes.min(cap)),
+            Self::Fixed(bytes) => {
+                let bytes = bytes.min(call.budget.max_bytes);
+                (bytes, bytes)
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rung_auth::Permit;
 use rung_fault::{Code, Detail, Fault};
-use rung_ladder::{Budget, head};
+use rung_ladder::{Budget, head, limits};
 use serde_json::value::RawValue;
 
 use crate::card::Card;
@@ -25,6 +25,8 @@ pub struct Call {
     pub permit: Permit,
     /// The budget of each form of the reply.
     pub budget: Budget,
+    /// Bytes of each form of a page of rows at most, if its caller named no size.
+    pub page_bytes: usize,
     /// Tokens of each form of the reply at most.
     pub max_tokens: usize,
     /// Bytes of the message around the reply, which do not count against the budget.
@@ -53,6 +55,7 @@ impl Call {
         Self {
             permit,
             budget: Budget::default(),
+            page_bytes: limits::PAGE_BYTES,
             max_tokens: usize::MAX,
             envelope_bytes: 0,
             rendering: Rendering::default(),

@@ -68,6 +68,18 @@ pub fn set_member(object: &str, name: &str, value: &str) -> String {
     ["{", &name, ":", value, comma, rest].concat()
 }
 
+/// Returns the object without a member. Text that is not an object stays as it is.
+pub fn without_member(object: &str, name: &str) -> String {
+    let Some(members) = members(object) else {
+        return object.to_owned();
+    };
+    let others = members.iter().filter(|(own, _)| own != name);
+    let others: Vec<String> = others
+        .map(|(own, value)| format!("{}:{}", serde_json::Value::from(&**own), value.get()))
+        .collect();
+    format!("{{{}}}", others.join(","))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,5 +97,13 @@ mod tests {
         assert_eq!(set_member(r#"{"a":0}"#, "n", "1"), r#"{"n":1,"a":0}"#);
         assert_eq!(set_member("null", "n", "1"), r#"{"n":1}"#);
         assert!(member("[1]", "n").is_none());
+    }
+
+    #[test]
+    fn a_member_is_removed_and_the_others_keep_their_values() {
+        let odd = r#"{ "a" : 1.0e0, "b\"":2, "a": [ 3 ] }"#;
+        assert_eq!(without_member(odd, "a"), r#"{"b\"":2}"#);
+        assert_eq!(without_member(odd, "b\""), r#"{"a":1.0e0,"a":[ 3 ]}"#);
+        assert_eq!(without_member("7", "a"), "7");
     }
 }

@@ -30,6 +30,8 @@ pub trait ToolSet: Send + Sync + Sized + 'static {
     type Outcome: Send;
     /// The error of a call.
     type Error: From<Fault> + Send;
+    /// Words by which clients find the tools, besides their names and descriptions.
+    const SEARCH_HINT: &'static str;
 
     /// Returns true if a permit may access anything. If not, no tool exists for it.
     fn is_open<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<bool, Fault>>;
@@ -141,6 +143,7 @@ pub struct Tool<S: ToolSet, I> {
     pub(crate) icon: Option<&'static str>,
     pub(crate) hints: Hints,
     pub(crate) access: Access,
+    pub(crate) is_entry: bool,
     pub(crate) input: InputSchema,
     pub(crate) output: Option<fn() -> Value>,
     pub(crate) rules: ArgumentRules,
@@ -331,6 +334,7 @@ impl<S: ToolSet, I> Tool<S, I> {
             icon: None,
             hints: Hints::READ,
             access: Access::Read,
+            is_entry: false,
             input,
             output: None,
             rules: ArgumentRules {
@@ -366,6 +370,13 @@ impl<S: ToolSet, I> Tool<S, I> {
     #[must_use]
     pub const fn requiring(mut self, access: Access) -> Self {
         self.access = access;
+        self
+    }
+
+    /// Declares that a model begins with this tool.
+    #[must_use]
+    pub const fn as_entry(mut self) -> Self {
+        self.is_entry = true;
         self
     }
 

@@ -284,6 +284,8 @@ impl<S: ToolSet, I: DeserializeOwned + Send + 'static> ErasedTool<S> for Tool<S,
             hints: self.hints,
             access: self.access,
             tasks: TaskUse::Never,
+            is_entry: self.is_entry,
+            search_hint: S::SEARCH_HINT,
             listed,
         })
     }

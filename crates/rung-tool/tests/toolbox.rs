@@ -46,6 +46,7 @@ impl ToolSet for TestSet {
     type Context<'a> = ToolContext<'a, Self>;
     type Outcome = Answer;
     type Error = Fault;
+    const SEARCH_HINT: &'static str = "rows";
 
     fn is_open<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<bool, Fault>> {
         Box::pin(std::future::ready(Ok(true)))

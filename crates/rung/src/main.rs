@@ -13,6 +13,7 @@ mod embeddings;
 mod exit;
 mod gateway;
 mod grant_file;
+mod instructions;
 mod leader;
 mod listen_address;
 mod log;

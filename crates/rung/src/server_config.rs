@@ -19,6 +19,7 @@ use serde_json::value::RawValue;
 use crate::conformance::Fixtures;
 use crate::data_folder::DataFolder;
 use crate::databases;
+use crate::instructions::build_instructions;
 use crate::settings::Settings;
 use crate::tokens::is_grant_client;
 use crate::tools::ReachableSources;
@@ -37,18 +38,15 @@ pub(crate) fn build_server_config(
 ) -> Result<ServerConfig, Fault> {
     let databases = databases::named_database_tools(settings, results)?.map(Arc::new);
     let reachable = ReachableSources {
-        data: data.clone().map(|data| data as Arc<dyn ToolSource>),
+        data: data.clone(),
         databases: databases.clone(),
         servers: others.as_ref().map(|(gateway, _)| gateway.clone()),
     };
-    let own: Arc<dyn ToolSource> = Arc::new(results.toolbox(settings, reachable)?);
+    let own: Arc<dyn ToolSource> = Arc::new(results.toolbox(settings, reachable.clone())?);
     let mut tools: Vec<Arc<dyn ToolSource>> = Vec::new();
     let mut resources: Vec<Arc<dyn rung_tool::ResourceSource>> =
         vec![Arc::new(results.resources())];
-    let mut instructions = String::new();
     if let Some(data) = data {
-        instructions.push_str(rung_pdpp::tools::INSTRUCTIONS);
-        instructions.push('\n');
         resources.push(data.clone());
         tools.push(data);
         tools.push(Arc::new(NonGrantOnly(own)));
@@ -56,14 +54,10 @@ pub(crate) fn build_server_config(
         tools.push(own);
     }
     if let Some(databases) = databases {
-        instructions.push_str(databases::INSTRUCTIONS);
-        let list = names.apply("rung.db_list");
-        instructions.extend([" ", &*list, " lists those that you may open.\n"]);
         tools.push(Arc::new(NonGrantOnly(databases)));
     }
     let mut prompts: Vec<Arc<dyn PromptSource>> = Vec::new();
     let mut changes = None;
-    let told = others.as_ref().map(|(gateway, _)| gateway.clone());
     if let Some((gateway, surface)) = others {
         changes = Some(gateway.changes());
         let theirs: Arc<dyn ToolSource> = match surface {
@@ -95,29 +89,23 @@ pub(crate) fn build_server_config(
         NameStyle::Dotted => tools,
         NameStyle::Plain => Arc::new(PlainNames(tools)),
     };
-    let (about, read) = (names.apply("rung.about"), names.apply("rung.read"));
-    let ladder = format!(
-        "Replies are bounded, and nothing is lost: if meta.truncated is true, the whole result is stored under \
-         meta.handle. Call {read} with the handle for any part of it, by cursor, lines, path, pattern or match. \
-         {about} lists the sources that you can reach."
-    );
     Ok(ServerConfig {
         name: "rung".to_owned(),
         title: "Rung".to_owned(),
         version: env!("CARGO_PKG_VERSION"),
         face: rung_fault::Face::Rung,
         icon: ICON.to_owned(),
-        // Downstream servers can change while serving: compute their part per request.
+        // What a caller reaches can change while serving.
         instructions: Box::new(move |permit| {
-            let told = told.as_ref().filter(|_| !is_grant_client(permit));
-            let others = told.map(|gateway| gateway.instructions(permit, names));
-            format!("{instructions}{}{ladder}", others.unwrap_or_default())
+            let reachable = reachable.clone();
+            Box::pin(async move { build_instructions(&reachable, permit, names).await })
         }),
         tools,
         resources: Arc::new(ResourceSources(resources)),
         prompts: (!prompts.is_empty()).then(|| Arc::new(PromptSources(prompts)) as _),
         changes,
         budget: Budget::bytes(settings.reply_max_bytes()),
+        page_bytes: settings.page_max_bytes(),
         deadlines: settings.call_deadlines(),
         key: SealKey::new(results.request_key()?),
         tasks: Some(Arc::new(StoredTasks {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Face, Fault};
-use rung_ladder::{Budget, Handle};
+use rung_ladder::{Budget, Handle, limits};
 use rung_mcp::connect::{Options, ServerCommand, ServerTarget};
 use rung_mcp::http::{Authenticator, HttpConfig, AuthError, HttpGuard, serve};
 use rung_mcp::{CallDeadlines, Capabilities, ServerConfig, DownstreamToolSource, SealKey, McpServer};
@@ -49,12 +49,13 @@ async fn main() -> anyhow::Result<()> {
         title: "Hop".to_owned(),
         version: "0",
         icon: String::new(),
-        instructions: Box::new(|_| String::new()),
+        instructions: Box::new(|_| Box::pin(std::future::ready(String::new()))),
         tools: Arc::new(remote),
         resources: Arc::new(ResourceSources(Vec::new())),
         prompts: None,
         changes: None,
         budget: Budget::default(),
+        page_bytes: limits::PAGE_BYTES,
         deadlines: CallDeadlines::default(),
         face: Face::Rung,
         key: SealKey::new([7; 32]),

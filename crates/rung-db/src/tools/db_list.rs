@@ -12,7 +12,8 @@ pub(super) const TOOL: Tool<Databases, NoInput> = reading_tool(
     "The databases that the caller may open. Pass a name as dir to datalevin_open_database, or to datalevin_open_kv if holds is tables.",
     &[],
     |context: &DatabaseContext<'_>, _| Ok(Payload::of(databases_json(context))),
-);
+)
+.as_entry();
 
 fn databases_json(context: &DatabaseContext<'_>) -> Map<String, Value> {
     let known = context.state.options.databases.iter();

@@ -251,6 +251,8 @@ impl ToolSet for Databases {
     type Context<'a> = DatabaseContext<'a>;
     type Outcome = Payload;
     type Error = Fault;
+    const SEARCH_HINT: &'static str =
+        "database: facts, Datalog queries, keys and values, full-text and vector search";
 
     fn is_open<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<bool, Fault>> {
         Box::pin(std::future::ready(Ok(self.opens_any(permit))))

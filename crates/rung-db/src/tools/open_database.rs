@@ -24,7 +24,8 @@ pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
         ("clientOpts", Any, false, parameters::CLIENT_OPTS),
     ],
     run,
-);
+)
+.as_entry();
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

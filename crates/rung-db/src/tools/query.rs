@@ -21,7 +21,8 @@ pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
         ("inputs", List, false, parameters::INPUTS),
     ],
     run,
-);
+)
+.as_entry();
 
 #[derive(Deserialize)]
 pub(super) struct Input {

@@ -57,7 +57,8 @@ pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
     Body::Async(|context, input| Box::pin(run(context, input))),
 )
 .titled("Search tools")
-.with_hints(READ_HINTS);
+.with_hints(READ_HINTS)
+.as_entry();
 
 #[derive(Deserialize)]
 pub(super) struct Input {

@@ -29,7 +29,8 @@ pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
     Body::Async(|context, input| Box::pin(run(context, input))),
 )
 .titled("Describe a tool")
-.with_hints(READ_HINTS);
+.with_hints(READ_HINTS)
+.as_entry();
 
 #[derive(Deserialize)]
 pub(super) struct Input {

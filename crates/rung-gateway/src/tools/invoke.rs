@@ -115,7 +115,8 @@ pub(super) const TOOL: Tool<GatewayTools, Input> = Tool::new(
         destructive: true,
         idempotent: false,
         open_world: true,
-    });
+    })
+.as_entry();
 
 /// The arguments that the gateway reads; `arguments` and `_meta` are forwarded.
 #[derive(Deserialize)]

@@ -156,6 +156,8 @@ impl ToolSet for GatewayTools {
     type Context<'a> = GatewayContext<'a>;
     type Outcome = Answer;
     type Error = Fault;
+    const SEARCH_HINT: &'static str =
+        "tools of other MCP servers and services: find, describe, call, follow, start";
 
     fn is_open<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<bool, Fault>> {
         Box::pin(std::future::ready(Ok(self.0.is_shown())))

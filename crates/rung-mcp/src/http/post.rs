@@ -21,6 +21,7 @@ use super::stream::{
 };
 use super::{HttpApp, IncomingRequest, json_response};
 use crate::client::{Capabilities, ClientContext, RequestMeta};
+use crate::client_profile::{self, ClientProfile};
 use crate::envelope::{MAX_MESSAGE_BYTES, Message, RequestId};
 use crate::headers::{self, VERSION};
 use crate::id_scanner::IdScanner;
@@ -275,7 +276,7 @@ impl PostedRequest<'_> {
             return self.handle_modern(request, &meta).await;
         }
         if request.method == "initialize" {
-            return self.initialize(request);
+            return self.initialize(request).await;
         }
         let Some(sessions) = self.app.sessions_for(&self.permit) else {
             return self.handle_stateless(request, &meta).await;
@@ -321,6 +322,7 @@ impl PostedRequest<'_> {
             permit: self.permit,
             version,
             capabilities,
+            profile: ClientProfile::of_client_info(meta.client_info),
             log_level,
             session: None,
             conversation: None,
@@ -349,6 +351,7 @@ impl PostedRequest<'_> {
             permit: self.permit,
             version: named.unwrap_or(unsaid),
             capabilities: Capabilities::default(),
+            profile: &client_profile::UNKNOWN,
             log_level: None,
             session: None,
             conversation: None,
@@ -362,15 +365,17 @@ impl PostedRequest<'_> {
         json_or_stream(answering, said, guest, self.accepts).await
     }
 
-    fn initialize(self, request: &RpcRequest<'_>) -> Response {
+    async fn initialize(self, request: &RpcRequest<'_>) -> Response {
         let guest = self.stream_access();
         let (server, sessions) = (&self.app.server, self.app.sessions_for(&self.permit));
         let tells = sessions.is_some();
-        let opened = server.initialize(self.permit, &request.id, request.params, tells);
-        let (session, answer) = match opened {
-            Ok(opened) => opened,
+        let session = match server.open_session(self.permit, &request.id, request.params) {
+            Ok(session) => session,
             Err(answer) => return json_response(StatusCode::BAD_REQUEST, answer.message),
         };
+        let answer = server
+            .initialize_response(&session, &request.id, tells)
+            .await;
         let mut response = if self.accepts.json {
             json_response(StatusCode::OK, answer.message)
         } else {

@@ -130,7 +130,11 @@ impl PreparedCall {
         let around_bytes = self.server.envelope_bytes(&self.client, &self.id) + later_bytes;
         Call {
             permit: self.client.permit.clone(),
-            budget: self.server.message_budget(&self.client).less(around_bytes),
+            budget: self.server.form_budget(&self.client).less(around_bytes),
+            page_bytes: self
+                .server
+                .page_bytes(&self.client)
+                .saturating_sub(around_bytes),
             max_tokens: usize::MAX,
             envelope_bytes: around_bytes,
             rendering: self.client.rendering(),

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{MethodResult, parse_params};
 use crate::client::ClientContext;
+use crate::client_profile::ClientProfile;
 use crate::envelope::{RequestId, to_json, write_notification};
 use crate::protocol_error::{ProtocolError, Result};
 use crate::server::{McpServer, ResultBody, icons};
@@ -31,9 +32,9 @@ pub(super) fn tools(
     let place = PageRequest::parse(&server, &client, id, "tools", params)?;
     Ok(MethodResult::deferred(async move {
         let cards = server.0.config.tools.list(&client.permit).await?;
-        let shown = |card: &Card| tool_json(card, client.version, true);
+        let shown = |card: &Card| tool_json(card, &client, true);
         // The output schema can be left out: results show it.
-        let smaller = |card: &Card| tool_json(card, client.version, false);
+        let smaller = |card: &Card| tool_json(card, &client, false);
         Ok(place.encode_page(&server, &client, &cards, |card| &card.name, shown, smaller))
     }))
 }
@@ -243,13 +244,26 @@ fn with_local_names(listed: &RawValue, names: &[(&str, &str)]) -> Box<RawValue> 
             all = Cow::Owned(splice::set_member(&all, member, &to_json(name)));
         }
     }
-    RawValue::from_string(all.into_owned()).expect("one member of it is another one")
+    raw_json(all.into_owned())
 }
 
-/// Describes a tool in the format of `version`. A downstream tool keeps the listing of its server.
-fn tool_json(card: &Card, version: ProtocolVersion, whole: bool) -> Box<RawValue> {
+/// Describes a tool for a client. A downstream tool keeps the listing of its server.
+fn tool_json(card: &Card, client: &ClientContext, whole: bool) -> Box<RawValue> {
+    let (version, shows_structured) = (client.version, client.rendering().structured);
+    let hints = client
+        .profile
+        .reads_tool_hints
+        .then(|| tool_hints(card, client.profile));
     if let Some(listed) = &card.listed {
-        return with_local_names(listed, &[("name", &card.name)]);
+        let mut listed = with_local_names(listed, &[("name", &card.name)]);
+        if !shows_structured && splice::member(listed.get(), "outputSchema").is_some() {
+            // Clients expect structured content of a tool with an output schema.
+            listed = raw_json(splice::without_member(listed.get(), "outputSchema"));
+        }
+        if let Some(hints) = hints {
+            listed = with_hints(&listed, &hints);
+        }
+        return listed;
     }
     let mut tool = Map::new();
     let mut put = |key: &str, value: Value| tool.insert(key.to_owned(), value);
@@ -262,7 +276,7 @@ fn tool_json(card: &Card, version: ProtocolVersion, whole: bool) -> Box<RawValue
     if let Some(schema) = card
         .output_schema
         .as_deref()
-        .filter(|_| whole && version >= ProtocolVersion::V2025_06_18)
+        .filter(|_| whole && shows_structured)
     {
         put("outputSchema", schema.clone());
     }
@@ -293,7 +307,37 @@ fn tool_json(card: &Card, version: ProtocolVersion, whole: bool) -> Box<RawValue
         }
         put("annotations", told);
     }
+    if let Some(hints) = hints {
+        put("_meta", hints.into());
+    }
     to_raw_json(&tool)
+}
+
+/// Returns the members of a tool's `_meta` for clients that keep tools from their model until it searches for them.
+fn tool_hints(card: &Card, profile: &ClientProfile) -> Map<String, Value> {
+    let mut hints = Map::new();
+    if card.is_entry {
+        hints.insert("anthropic/alwaysLoad".to_owned(), true.into());
+    }
+    if !card.search_hint.is_empty() {
+        hints.insert("anthropic/searchHint".to_owned(), card.search_hint.into());
+    }
+    let most = profile.max_form_bytes.into();
+    hints.insert("anthropic/maxResultSizeChars".to_owned(), most);
+    hints
+}
+
+/// Returns a downstream server's listing with these members in its `_meta`.
+fn with_hints(listed: &RawValue, hints: &Map<String, Value>) -> Box<RawValue> {
+    let meta = splice::member(listed.get(), "_meta").map_or("{}", RawValue::get);
+    let meta = hints.iter().fold(meta.to_owned(), |meta, (name, value)| {
+        splice::set_member(&meta, name, &to_json(value))
+    });
+    raw_json(splice::set_member(listed.get(), "_meta", &meta))
+}
+
+fn raw_json(json: String) -> Box<RawValue> {
+    RawValue::from_string(json).expect("members of JSON objects are replaced by JSON")
 }
 
 /// Encodes the notification of a change, with the given `_meta`.

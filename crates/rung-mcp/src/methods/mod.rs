@@ -58,7 +58,9 @@ pub(crate) fn dispatch(
         }
         ("completion/complete", _) => complete::complete(server, client, *params),
         ("server/discover", true) => {
-            Ok(MethodResult::Ready(server.discover_result(&client.permit)))
+            let (server, client) = (server.clone(), client.clone());
+            let discovered = async move { Ok(server.discover_result(&client.permit).await) };
+            Ok(MethodResult::deferred(discovered))
         }
         ("subscriptions/listen", true) => listen::listen(server, client, id, *params, outlet),
         ("tasks/get", _) if has_tasks(&client) => tasks::get(server, client, *params),

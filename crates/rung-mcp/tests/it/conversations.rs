@@ -35,6 +35,8 @@ impl ToolSource for ConversationRecorder {
             hints: Hints::READ,
             access: Access::Read,
             tasks: TaskUse::Never,
+            is_entry: false,
+            search_hint: "",
             listed: None,
         };
         Box::pin(std::future::ready(Ok(vec![card])))

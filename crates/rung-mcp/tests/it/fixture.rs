@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
-use rung_ladder::{Budget, Handle};
+use rung_ladder::{Budget, Handle, limits};
 use rung_mcp::connect::{Era, NullDelegate, Options, ServerConnection};
 use rung_mcp::http::{AuthError, Authenticator, HttpConfig, HttpGuard, serve};
 use rung_mcp::{CallDeadlines, McpServer, SealKey, ServerConfig};
@@ -27,12 +27,13 @@ pub(crate) fn server_config() -> ServerConfig {
         version: "0",
         face: rung_fault::Face::Rung,
         icon: String::new(),
-        instructions: Box::new(|_| String::new()),
+        instructions: Box::new(|_| Box::pin(std::future::ready(String::new()))),
         tools: Arc::new(ToolSources(Vec::new())),
         resources: Arc::new(ResourceSources(Vec::new())),
         prompts: None,
         changes: None,
         budget: Budget::default(),
+        page_bytes: limits::PAGE_BYTES,
         deadlines: CallDeadlines::default(),
         key: SealKey::new([7; 32]),
         tasks: None,

@@ -31,7 +31,6 @@ pub fn answered(said: &[u8]) {
         links: true,
         fetch_data: true,
         max_reply_bytes: Some(MAX_BYTES),
-        max_message_bytes: 50_000,
         key: CursorKey::new([7; 32]),
     };
     let said = Bytes::copy_from_slice(said);

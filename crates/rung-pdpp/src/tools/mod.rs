@@ -89,8 +89,6 @@ pub struct Options {
     /// Bytes of each form of a reply, at most, unless the call asks for a larger size by number. Without it, [`REPLY_BYTES`] are
     /// usual, and rows are not left out for it.
     pub max_reply_bytes: Option<usize>,
-    /// Bytes of any message that the server sends, at most.
-    pub max_message_bytes: usize,
     /// The key that seals cursors.
     pub key: CursorKey,
 }
@@ -98,11 +96,10 @@ pub struct Options {
 impl Options {
     /// Returns the byte limit of a reply whose call names no size.
     fn usual_bytes(&self, call: &Call) -> usize {
-        // The call's budget is the message limit without the message's own envelope.
-        let most = call.budget.max_bytes;
-        let around = self.max_message_bytes.saturating_sub(most);
         let usual = self.max_reply_bytes.unwrap_or(REPLY_BYTES);
-        usual.saturating_sub(around).min(most)
+        usual
+            .saturating_sub(call.envelope_bytes)
+            .min(call.budget.max_bytes)
     }
 
     /// Returns the limit of a reply of rows.
@@ -216,6 +213,11 @@ impl Tools {
         self.0.set()
     }
 
+    /// Returns the owner's names of the sources that a permit may read. Empty for a remote provider.
+    pub async fn source_names(&self, permit: &Permit) -> Result<Vec<String>, Fault> {
+        self.set().providers.source_names(permit).await
+    }
+
     /// True if the permit has any grant of personal data.
     pub async fn has_any(&self, permit: &Permit) -> Result<bool, Fault> {
         self.set().providers.has_any(permit).await
@@ -265,6 +267,8 @@ impl ToolSet for PersonalData {
     type Context<'a> = RecordContext<'a>;
     type Outcome = SizedReply;
     type Error = ProviderError;
+    const SEARCH_HINT: &'static str =
+        "personal data of the user: mail, messages, calendar, contacts, notes, history";
 
     fn is_open<'a>(&'a self, permit: &'a Permit) -> BoxFuture<'a, Result<bool, Fault>> {
         Box::pin(self.providers.has_any(permit))
@@ -284,10 +288,10 @@ impl ToolSet for PersonalData {
     /// Replaces a reply over its limit by a fault. That happens where names, which are never cut, are too long.
     fn answer(&self, call: &Call, outcome: SizedReply) -> Result<Answer, ProviderError> {
         let SizedReply { reply, is_sized } = outcome;
-        let most = if is_sized || self.options.max_reply_bytes.is_none() {
-            call.budget.max_bytes
-        } else {
-            self.options.usual_bytes(call)
+        let most = match self.options.max_reply_bytes {
+            _ if is_sized => call.budget.max_bytes,
+            None => call.budget.max_bytes.max(call.page_bytes),
+            Some(_) => self.options.usual_bytes(call),
         };
         if reply.form_bytes() <= most {
             return Ok(Answer::Reply(reply));

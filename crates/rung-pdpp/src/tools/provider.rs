@@ -282,6 +282,21 @@ impl ProviderBackend {
         }
     }
 
+    /// Returns the owner's names of the sources that a permit may read, where they are known without a request.
+    pub(super) async fn source_names(&self, permit: &Permit) -> Result<Vec<String>, Fault> {
+        let Self::Local(own) = self else {
+            return Ok(Vec::new());
+        };
+        let members = own.members(permit).await?;
+        let connections = members.into_iter().flat_map(|member| member.connections);
+        let mut names: Vec<String> = connections
+            .map(|one| one.display_name.unwrap_or(one.connector))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
     /// Returns the provider for a permit, or `None` if the permit has no grant of personal data.
     pub(super) async fn provider_for(
         &self,

@@ -24,7 +24,8 @@ pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
     Body::Async(|context, input| Box::pin(sized(true, run(context, input)))),
 )
 .titled("Schema")
-.with_output(|| super::wrapped_output(json!({})));
+.with_output(|| super::wrapped_output(json!({})))
+.as_entry();
 
 /// Bytes of a schema, at most. More than a usual reply, because a client needs it whole.
 const MAX_BYTES: usize = 60_000;

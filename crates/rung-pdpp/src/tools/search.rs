@@ -32,7 +32,8 @@ pub(super) const TOOL: Tool<PersonalData, Input> = Tool::new(
 )
 .titled("Search")
 .with_output(output)
-.without_json_text(&["filter", "expand_limit"]);
+.without_json_text(&["filter", "expand_limit"])
+.as_entry();
 
 fn input() -> Value {
     json!({
@@ -67,7 +68,8 @@ pub(super) const REMOTE_TOOL: Tool<PersonalData, Input> = Tool::new(
 )
 .titled("Search")
 .with_output(output)
-.without_json_text(&["filter", "expand_limit"]);
+.without_json_text(&["filter", "expand_limit"])
+.as_entry();
 
 fn output() -> Value {
     let text = json!({"type": "string"});

@@ -155,8 +155,7 @@ fn http_server_config(
     others: &Gateway,
 ) -> std::result::Result<ServerConfig, Fault> {
     let fixtures = args.conformance.then(Fixtures::new);
-    let options =
-        super::pdpp::tool_options(&args.data, settings.reply_max_bytes(), results.cursor_key());
+    let options = super::pdpp::tool_options(&args.data, results.cursor_key());
     build_server_config(
         settings,
         results,

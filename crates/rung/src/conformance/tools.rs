@@ -80,6 +80,8 @@ fn card(name: &str, input_schema: Value, tasks: TaskUse) -> Card {
         hints: Hints::READ,
         access: Access::Read,
         tasks,
+        is_entry: false,
+        search_hint: "",
         listed: None,
     }
 }

@@ -20,6 +20,7 @@ use rung_auth::Access;
 use rung_db::{DatabaseAudience, NamedDatabase, StoreKind};
 use rung_embed::{EmbeddingSource, EndpointConfig, EndpointKey, Prefixes};
 use rung_fault::{Code, Fault};
+use rung_ladder::limits;
 use rung_mcp::CallDeadlines;
 use rung_tool::PayloadLimits;
 
@@ -137,6 +138,15 @@ impl Settings {
     /// Returns the maximum bytes of a reply.
     pub(crate) fn reply_max_bytes(&self) -> usize {
         usize::try_from(self.number("reply.max_bytes")).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the bytes of a page of rows. Only an explicit limit of replies limits pages as well.
+    pub(crate) fn page_max_bytes(&self) -> usize {
+        let origin = self.values.get("reply.max_bytes").map(|(_, origin)| origin);
+        match origin {
+            None | Some(Origin::Default) => limits::PAGE_BYTES.max(self.reply_max_bytes()),
+            Some(_) => self.reply_max_bytes(),
+        }
     }
 
     /// Returns the time that calls have.

@@ -28,12 +28,47 @@ const ICON: &str = "data:image/svg+xml;base64,PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My
 /// Sources that a caller can reach, besides stored results.
 #[derive(Clone, Default)]
 pub(crate) struct ReachableSources {
-    pub(crate) data: Option<Arc<dyn ToolSource>>,
+    pub(crate) data: Option<Arc<rung_pdpp::tools::Tools>>,
     pub(crate) databases: Option<Arc<rung_db::Tools>>,
     pub(crate) servers: Option<Gateway>,
 }
 
+/// The owner's names of what a caller reaches.
+#[derive(Debug, Default)]
+pub(crate) struct ReachableNames {
+    pub(crate) personal_data: Vec<String>,
+    pub(crate) databases: Vec<String>,
+    pub(crate) servers: Vec<String>,
+}
+
 impl ReachableSources {
+    /// Returns the names of what a caller reaches. What cannot be read now is left out.
+    pub(crate) async fn names(&self, permit: &Permit) -> ReachableNames {
+        let personal_data = match &self.data {
+            Some(data) => data.source_names(permit).await.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        if is_grant_client(permit) {
+            return ReachableNames {
+                personal_data,
+                ..ReachableNames::default()
+            };
+        }
+        let databases = self.databases.as_ref();
+        let databases = databases.map(|databases| databases.databases(permit));
+        let servers = self.servers.as_ref();
+        let servers = servers.map(|gateway| gateway.server_names(permit));
+        ReachableNames {
+            personal_data,
+            databases: databases
+                .into_iter()
+                .flatten()
+                .map(|(name, ..)| name)
+                .collect(),
+            servers: servers.unwrap_or_default(),
+        }
+    }
+
     /// Returns the sources that this caller may see.
     async fn sources(&self, permit: &Permit) -> Result<Vec<Source>, Fault> {
         let source = |kind, name: String, what: String| Source { name, kind, what };

@@ -11,7 +11,7 @@ use rung_tool::{
     Answer, BoxFuture, Call, Card, ErasedTool, Reply, ResultSink, ToolContext, ToolSet, Toolbox,
 };
 
-pub(crate) use about::{About, ReachableSources};
+pub(crate) use about::{About, ReachableNames, ReachableSources};
 pub(crate) use read::{ReadInput, ResultReader};
 
 const TOOLS: [&dyn ErasedTool<RungTools>; 2] = [&about::TOOL, &read::TOOL];
@@ -41,6 +41,8 @@ impl ToolSet for RungTools {
     type Context<'a> = RungContext<'a>;
     type Outcome = Answer;
     type Error = Fault;
+    const SEARCH_HINT: &'static str =
+        "rest of a long, cut or truncated result by its handle; sources that can be reached";
 
     fn is_open<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<bool, Fault>> {
         Box::pin(std::future::ready(Ok(true)))

@@ -162,7 +162,8 @@ pub(crate) const TOOL: Tool<RungTools, ReadInput> = Tool::new(
 )
 .titled("Read a stored result")
 .with_icon(ICON)
-.with_output(output_schema_of::<ReadOutput>);
+.with_output(output_schema_of::<ReadOutput>)
+.as_entry();
 
 /// A part of a result, as resource contents.
 pub(crate) struct ResultPart {

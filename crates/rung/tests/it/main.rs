@@ -7,6 +7,7 @@ mod authorization;
 mod bounds;
 mod call_and_inspect;
 mod clear_errors;
+mod client_profiles;
 mod completions;
 mod concurrency;
 mod config_show;

@@ -57,10 +57,20 @@ impl StdioClient {
 
     /// Initializes the session as a legacy client of this version, with these capabilities.
     pub(crate) fn initialize(&mut self, version: &str, capabilities: &Value) -> Value {
+        self.initialize_as("raw", version, capabilities)
+    }
+
+    /// Initializes the session as the client of this name.
+    pub(crate) fn initialize_as(
+        &mut self,
+        name: &str,
+        version: &str,
+        capabilities: &Value,
+    ) -> Value {
         let params = json!({
             "protocolVersion": version,
             "capabilities": capabilities,
-            "clientInfo": {"name": "raw", "version": "0"},
+            "clientInfo": {"name": name, "version": "0"},
         });
         let answer = self.request("initialize", &params);
         self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));

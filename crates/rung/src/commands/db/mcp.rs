@@ -49,12 +49,15 @@ pub(super) fn run(allow_writes: bool, roots: &[PathBuf], settings: &Settings) ->
         version: env!("CARGO_PKG_VERSION"),
         face: rung_fault::Face::Datalevin,
         icon: crate::server_config::ICON.to_owned(),
-        instructions: Box::new(|_| databases::INSTRUCTIONS.to_owned()),
+        instructions: Box::new(|_| {
+            Box::pin(std::future::ready(databases::INSTRUCTIONS.to_owned()))
+        }),
         tools: Arc::new(ToolSources(vec![databases, Arc::new(own)])),
         resources: Arc::new(results.resources()),
         prompts: None,
         changes: None,
         budget: Budget::bytes(settings.db_limits().max_bytes),
+        page_bytes: settings.db_limits().max_bytes,
         deadlines: settings.call_deadlines(),
         key: SealKey::new(results.request_key()?),
         tasks: None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rung_auth::{Access, Permit};
 use rung_fault::{Code, Fault};
 use rung_kv::Home;
-use rung_ladder::{Budget, CursorKey};
+use rung_ladder::{Budget, CursorKey, limits};
 use rung_mcp::{McpServer, SealKey, ServerConfig, stdio};
 use rung_pdpp::connect::{CredentialCache, cached_grant, normalize_provider_url};
 use rung_pdpp::tools::{INSTRUCTIONS, Options, Tools};
@@ -78,7 +78,7 @@ fn serve(
     super::super::log_to_stderr(&settings);
     let home = Home::open(settings.home()?)?;
     let most = MAX_REPLY_BYTES.max(args.data.max_reply_bytes.unwrap_or_default());
-    let options = tool_options(&args.data, most, home.cursor_key()?);
+    let options = tool_options(&args.data, home.cursor_key()?);
     let tools = Arc::new(Tools::of_provider(
         provider.to_owned(),
         cache,
@@ -93,12 +93,13 @@ fn serve(
         version: env!("CARGO_PKG_VERSION"),
         face: rung_fault::Face::Rung,
         icon: crate::server_config::ICON.to_owned(),
-        instructions: Box::new(|_| INSTRUCTIONS.to_owned()),
+        instructions: Box::new(|_| Box::pin(std::future::ready(INSTRUCTIONS.to_owned()))),
         tools: tools.clone(),
         resources: tools,
         prompts: None,
         changes: None,
         budget: Budget::bytes(most),
+        page_bytes: limits::PAGE_BYTES,
         deadlines: settings.call_deadlines(),
         key: SealKey::new(home.request_key()?),
         tasks: None,
@@ -119,17 +120,12 @@ fn serve(
 }
 
 /// Returns the options of the tools from the command line.
-pub(in crate::commands) fn tool_options(
-    args: &PersonalDataArgs,
-    max_message_bytes: usize,
-    key: CursorKey,
-) -> Options {
+pub(in crate::commands) fn tool_options(args: &PersonalDataArgs, key: CursorKey) -> Options {
     Options {
         full: args.tools == PersonalDataTools::Full,
         links: !args.no_resource_links,
         fetch_data: args.fetch_data,
         max_reply_bytes: args.max_reply_bytes,
-        max_message_bytes,
         key,
     }
 }
