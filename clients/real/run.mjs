@@ -534,6 +534,12 @@ async function checkData(label, call, provider) {
     const shown = records.filter(record => isRowShown(page.text, record.id, record.data.subject)).length;
     check(`${label} query_records`, `shows 25 rows, each with id and subject (${shown} of ${records.length})`, shown === 25, page);
 
+    // Its rows win over the usual size of a reply, and each client is sent no more than it shows whole.
+    const most = (await provider('streams/messages/records?limit=100&order=desc')).data;
+    const long = await call('query_records', { stream: 'messages', limit: 100, order: 'desc' });
+    const all = most.filter(record => isRowShown(long.text, record.id, record.data.subject)).length;
+    check(`${label} query_records`, `shows 100 rows (${all} of ${most.length})`, all === 100, long);
+
     const { value } = await provider('streams/messages/aggregate?metric=count');
     const count = await call('aggregate', { stream: 'messages', metric: 'count' });
     check(`${label} aggregate`, `shows the count (${value})`, new RegExp(`\\b${value}\\b`).test(count.text), count);

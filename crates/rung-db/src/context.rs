@@ -16,8 +16,8 @@ use crate::database::Database;
 use crate::json::{parse_argument, to_json};
 use crate::named::{DatabaseAccess, StoreKind};
 use crate::remote;
+use crate::row_sink::{ResultShape, RowSink, Slice};
 use crate::store::KeyValueStore;
-use crate::taker::{Made, Taker, Wanted};
 use crate::texts::TextSearchIndex;
 use crate::tools::Databases;
 use crate::vectors::VectorSearchIndex;
@@ -253,10 +253,10 @@ impl DatabaseContext<'_> {
     pub(crate) fn list(
         &self,
         head: Map<String, Value>,
-        wanted: Wanted,
-        make: impl FnOnce(&mut Taker<'_>) -> Result<(), Fault> + Send,
+        wanted: Slice,
+        make: impl FnOnce(&mut RowSink<'_>) -> Result<(), Fault> + Send,
     ) -> Result<Payload, Fault> {
-        self.answer(head, wanted, |taker| make(taker).map(|()| Made::List))
+        self.answer(head, wanted, |sink| make(sink).map(|()| ResultShape::List))
     }
 
     /// Like [`list`](Self::list), with at most `max_items` items in the first page.
@@ -264,14 +264,14 @@ impl DatabaseContext<'_> {
         &self,
         head: Map<String, Value>,
         max_items: usize,
-        make: impl FnOnce(&mut Taker<'_>) -> Result<(), Fault> + Send,
+        make: impl FnOnce(&mut RowSink<'_>) -> Result<(), Fault> + Send,
     ) -> Result<Payload, Fault> {
         let limits = PayloadLimits {
             max_items: max_items.min(self.state.options.limits.max_items),
             ..self.state.options.limits
         };
-        self.pages(head, Wanted::ALL, limits, |taker| {
-            make(taker).map(|()| Made::List)
+        self.pages(head, Slice::ALL, limits, |sink| {
+            make(sink).map(|()| ResultShape::List)
         })
     }
 
@@ -279,8 +279,8 @@ impl DatabaseContext<'_> {
     pub(crate) fn answer(
         &self,
         head: Map<String, Value>,
-        wanted: Wanted,
-        make: impl FnOnce(&mut Taker<'_>) -> Result<Made, Fault> + Send,
+        wanted: Slice,
+        make: impl FnOnce(&mut RowSink<'_>) -> Result<ResultShape, Fault> + Send,
     ) -> Result<Payload, Fault> {
         self.pages(head, wanted, self.state.options.limits, make)
     }
@@ -288,15 +288,15 @@ impl DatabaseContext<'_> {
     fn pages(
         &self,
         head: Map<String, Value>,
-        wanted: Wanted,
+        wanted: Slice,
         limits: PayloadLimits,
-        make: impl FnOnce(&mut Taker<'_>) -> Result<Made, Fault> + Send,
+        make: impl FnOnce(&mut RowSink<'_>) -> Result<ResultShape, Fault> + Send,
     ) -> Result<Payload, Fault> {
         let cancellation = self.cancellation;
         let make = |give: &mut dyn FnMut(String) -> bool| {
-            let mut taker = Taker::new(give, wanted, cancellation);
-            let outcome = make(&mut taker)?;
-            taker.end()?;
+            let mut sink = RowSink::new(give, wanted, cancellation);
+            let outcome = make(&mut sink)?;
+            sink.end()?;
             Ok(outcome)
         };
         let store = |body: &mut dyn std::io::Read| {
@@ -306,9 +306,9 @@ impl DatabaseContext<'_> {
         let collector = limits.collector(&head, self.call);
         let page = collector.collect(make, store)?;
         let is_set = match page.value {
-            Made::One(value) => return Ok(with_result(head, to_json(&value))),
-            Made::List => false,
-            Made::Set => true,
+            ResultShape::One(value) => return Ok(with_result(head, to_json(&value))),
+            ResultShape::List => false,
+            ResultShape::Set => true,
         };
         Ok(Payload::List(ListPayload {
             head,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::json::to_json;
 use crate::remote::reject_host_functions;
-use crate::taker::{Made, Taker, query_bounds, wait_limit};
+use crate::row_sink::{ResultShape, RowSink, query_bounds, wait_limit};
 
 /// Entities per request to a server.
 const PULL_BATCH: usize = 500;
@@ -139,30 +139,34 @@ impl Database {
         &self,
         query: &Edn,
         inputs: &[Edn],
-        taker: &mut Taker<'_>,
-    ) -> Result<Made, Fault> {
+        sink: &mut RowSink<'_>,
+    ) -> Result<ResultShape, Fault> {
         match self {
             Self::Local { db, bounds, .. } => {
                 let head = db.head(query)?;
                 if head.is_one() {
                     let answer = db.query(query, inputs, bounds)?;
-                    return Ok(Made::One(answer.into_value()));
+                    return Ok(ResultShape::One(answer.into_value()));
                 }
                 let mut take = |head: &QueryResultHeader, row: Vec<Edn>| {
-                    Ok(taker.take(|| to_json(&head.row(row))))
+                    Ok(sink.take(|| to_json(&head.row(row))))
                 };
                 db.visit_rows(query, inputs, bounds, &mut take)?;
-                Ok(if head.is_set() { Made::Set } else { Made::List })
+                Ok(if head.is_set() {
+                    ResultShape::Set
+                } else {
+                    ResultShape::List
+                })
             }
             Self::Remote(database) => {
                 reject_host_functions(query)?;
                 inputs.iter().try_for_each(reject_host_functions)?;
                 let answer =
-                    database.query_each(query, inputs, |row| taker.flow(|| to_json(&row)))?;
+                    database.query_each(query, inputs, |row| sink.flow(|| to_json(&row)))?;
                 Ok(match answer {
-                    QueryAnswer::Vector => Made::List,
-                    QueryAnswer::Set => Made::Set,
-                    QueryAnswer::Value(value) => Made::One(value),
+                    QueryAnswer::Vector => ResultShape::List,
+                    QueryAnswer::Set => ResultShape::Set,
+                    QueryAnswer::Value(value) => ResultShape::One(value),
                 })
             }
         }
@@ -184,15 +188,15 @@ impl Database {
         &self,
         pattern: &Edn,
         entities: &[Edn],
-        taker: &mut Taker<'_>,
+        sink: &mut RowSink<'_>,
     ) -> Result<(), Fault> {
         match self {
             Self::Local { db, bounds, .. } => {
                 for entity in entities {
                     // A single entity can be large.
-                    taker.look()?;
+                    sink.look()?;
                     let pulled = pull_local((db, bounds), pattern, entity)?;
-                    if !taker.take(|| to_json(&pulled)) {
+                    if !sink.take(|| to_json(&pulled)) {
                         break;
                     }
                 }
@@ -202,7 +206,7 @@ impl Database {
                 for some in entities.chunks(PULL_BATCH) {
                     let pulled = database.pull_many(pattern, some)?;
                     let pulled = pulled.as_sequence().unwrap_or_default();
-                    if !pulled.iter().all(|pulled| taker.take(|| to_json(pulled))) {
+                    if !pulled.iter().all(|pulled| sink.take(|| to_json(pulled))) {
                         break;
                     }
                 }
@@ -231,11 +235,11 @@ impl Database {
         order: IndexOrder,
         reach: IndexScan,
         parts: &[Edn],
-        taker: &mut Taker<'_>,
+        sink: &mut RowSink<'_>,
     ) -> Result<(), Fault> {
         Ok(self.local()?.read(|moment| {
             moment.visit_datoms(order, reach, parts, |datom| {
-                Ok(taker.take(|| OutputDatom::from_datom(moment, datom).to_json()))
+                Ok(sink.take(|| OutputDatom::from_datom(moment, datom).to_json()))
             })
         })?)
     }
@@ -245,14 +249,14 @@ impl Database {
         &self,
         called: &Edn,
         (from, to): &(Option<Edn>, Option<Edn>),
-        taker: &mut Taker<'_>,
+        sink: &mut RowSink<'_>,
     ) -> Result<(), Fault> {
         let name = parse_attribute(called)?;
         let bound = |bound: &Option<Edn>| bound.clone().unwrap_or(Edn::Nil);
         let (from, to) = (bound(from), bound(to));
         Ok(self.local()?.read(|moment| {
             moment.visit_range(&name, &from, &to, |datom| {
-                Ok(taker.take(|| OutputDatom::from_datom(moment, datom).to_json()))
+                Ok(sink.take(|| OutputDatom::from_datom(moment, datom).to_json()))
             })
         })?)
     }
@@ -262,10 +266,10 @@ impl Database {
         &self,
         order: IndexOrder,
         parts: &[Edn],
-        taker: &mut Taker<'_>,
+        sink: &mut RowSink<'_>,
     ) -> Result<(), Fault> {
         let database = match self {
-            Self::Local { .. } => return self.seek(order, IndexScan::Prefix, parts, taker),
+            Self::Local { .. } => return self.seek(order, IndexScan::Prefix, parts, sink),
             Self::Remote(database) => database,
         };
         let [e, a, v] = match order {
@@ -281,12 +285,12 @@ impl Database {
             IndexOrder::Eav => DatomIndex::Eav,
             IndexOrder::Ave => DatomIndex::Ave,
         };
-        let each = |datom| taker.flow(|| OutputDatom::from(datom).to_json());
+        let each = |datom| sink.flow(|| OutputDatom::from(datom).to_json());
         Ok(database.datoms(index, &pattern, each)?)
     }
 
     /// Returns the datoms that match a pattern.
-    pub(crate) fn search(&self, known: &FactPattern, taker: &mut Taker<'_>) -> Result<(), Fault> {
+    pub(crate) fn search(&self, known: &FactPattern, sink: &mut RowSink<'_>) -> Result<(), Fault> {
         match self {
             Self::Local { db, bounds, .. } => {
                 let (query, given) = known.to_query(db)?;
@@ -294,13 +298,13 @@ impl Database {
                     let Ok([e, a, v]) = <[Edn; 3]>::try_from(row) else {
                         return Ok(false);
                     };
-                    Ok(taker.take(|| OutputDatom::current(e, a, v).to_json()))
+                    Ok(sink.take(|| OutputDatom::current(e, a, v).to_json()))
                 };
                 db.visit_rows(&query, &given, bounds, &mut take)?;
             }
             Self::Remote(database) => {
                 if let Some(pattern) = to_remote_pattern(database, known)? {
-                    let each = |datom| taker.flow(|| OutputDatom::from(datom).to_json());
+                    let each = |datom| sink.flow(|| OutputDatom::from(datom).to_json());
                     database.search_datoms(&pattern, each)?;
                 }
             }
@@ -333,7 +337,7 @@ impl Database {
         &self,
         query: &Edn,
         options: Map,
-        taker: &mut Taker<'_>,
+        sink: &mut RowSink<'_>,
     ) -> Result<(), Fault> {
         let rows = match self {
             Self::Local { db, bounds, .. } => {
@@ -357,7 +361,7 @@ impl Database {
                 Some([e, a, v]) => OutputDatom::current(e.clone(), a.clone(), v.clone()).to_json(),
                 _ => to_json(&row),
             };
-            if !taker.take(item) {
+            if !sink.take(item) {
                 break;
             }
         }

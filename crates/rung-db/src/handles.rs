@@ -18,8 +18,8 @@ use rung_tool::Cancellation;
 
 use crate::context::DatabaseFolder;
 use crate::database::Database;
+use crate::row_sink::wait_limit;
 use crate::store::KeyValueStore;
-use crate::taker::wait_limit;
 use crate::texts::TextSearchIndex;
 use crate::vectors::VectorSearchIndex;
 

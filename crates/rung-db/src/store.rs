@@ -12,7 +12,7 @@ use rung_tool::Cancellation;
 use serde_json::json;
 
 use crate::json::to_json;
-use crate::taker::{Taker, wait_limit};
+use crate::row_sink::{RowSink, wait_limit};
 use crate::texts::TextSearchIndex;
 use crate::vectors::VectorSearchIndex;
 
@@ -206,7 +206,7 @@ impl KeyValueStore {
         table: &str,
         range: &Edn,
         types: &KeyValueTypes,
-        taker: &mut Taker<'_>,
+        sink: &mut RowSink<'_>,
     ) -> Result<(), Fault> {
         let span = KeySpan::parse(range.clone(), &types.key.parsed)?;
         let store = match self {
@@ -218,7 +218,7 @@ impl KeyValueStore {
                     for entry in table.range(&span)? {
                         let entry = entry?;
                         let (key, value) = (entry.key()?, entry.value()?);
-                        if !taker.take(|| json!([to_json(&key), to_json(&value)])) {
+                        if !sink.take(|| json!([to_json(&key), to_json(&value)])) {
                             break;
                         }
                     }
@@ -237,7 +237,7 @@ impl KeyValueStore {
         for bound in parts {
             range.push(types.key.parsed.convert(bound)?);
         }
-        let each = |pair| taker.flow(|| to_json(&pair));
+        let each = |pair| sink.flow(|| to_json(&pair));
         Ok(store.range(table, &Edn::Vector(range), types.as_wire(), each)?)
     }
 

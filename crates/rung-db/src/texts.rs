@@ -12,8 +12,8 @@ use rung_tool::Cancellation;
 use serde_json::{Value, json};
 
 use crate::json::to_json;
+use crate::row_sink::{RowSink, wait_limit};
 use crate::stop::SearchStop;
-use crate::taker::{Taker, wait_limit};
 
 #[derive(Clone)]
 pub(crate) enum TextSearchIndex {
@@ -121,19 +121,19 @@ impl TextSearchIndex {
         &self,
         query: &Edn,
         options: Map,
-        taker: &mut Taker<'_>,
+        sink: &mut RowSink<'_>,
     ) -> Result<(), Fault> {
         match self {
             Self::Local(tables, index) => {
                 let options = SearchOptions::from_edn(&Edn::Map(options))?;
                 let query = Query::from_edn(query)?;
-                let look = || taker.look().map_err(SearchStop::Cancelled);
+                let look = || sink.look().map_err(SearchStop::Cancelled);
                 let hits = tables
                     .kv()
                     .read(|view| index.search::<SearchStop>(view, &query, &options, None, &look))?;
                 for hit in &hits {
                     let shown = hit_to_json(hit, options.display)?;
-                    if !taker.take(|| shown) {
+                    if !sink.take(|| shown) {
                         break;
                     }
                 }
@@ -141,7 +141,7 @@ impl TextSearchIndex {
             Self::Remote(index) => {
                 let found = index.search(query, options)?;
                 let found = found.as_sequence().unwrap_or_default();
-                let _enough = found.iter().all(|found| taker.take(|| to_json(found)));
+                let _enough = found.iter().all(|found| sink.take(|| to_json(found)));
             }
         }
         Ok(())

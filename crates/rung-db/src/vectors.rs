@@ -11,8 +11,8 @@ use rung_tool::Cancellation;
 use serde_json::{Value, json};
 
 use crate::json::to_json;
+use crate::row_sink::{RowSink, wait_limit};
 use crate::stop::SearchStop;
-use crate::taker::{Taker, wait_limit};
 
 #[derive(Clone)]
 pub(crate) enum VectorSearchIndex {
@@ -111,13 +111,13 @@ impl VectorSearchIndex {
         &self,
         vector: &[f64],
         options: Map,
-        taker: &mut Taker<'_>,
+        sink: &mut RowSink<'_>,
     ) -> Result<(), Fault> {
         let found: Vec<Value> = match self {
             Self::Local(tables, index) => {
                 let (vector, options) = (to_f32(vector), Edn::Map(options));
                 let options = SearchOptions::read(&options)?;
-                let look = || taker.look().map_err(SearchStop::Cancelled);
+                let look = || sink.look().map_err(SearchStop::Cancelled);
                 tables.kv().read(|view| {
                     let found = index.search::<SearchStop>(view, &vector, &options, &look)?;
                     let each = found.iter().map(|found| {
@@ -136,7 +136,7 @@ impl VectorSearchIndex {
                 found.iter().map(to_json).collect()
             }
         };
-        let _enough = found.into_iter().all(|found| taker.take(|| found));
+        let _enough = found.into_iter().all(|found| sink.take(|| found));
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{Databases, NoInput, reading_tool};
 use crate::context::DatabaseContext;
-use crate::taker::MAX_LIMIT;
+use crate::row_sink::MAX_LIMIT;
 
 pub(super) const TOOL: Tool<Databases, NoInput> = reading_tool(
     "datalevin_api_info",

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope, optional_edn};
-use crate::taker::Wanted;
+use crate::row_sink::Slice;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "datalevin_datoms",
@@ -42,9 +42,9 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let order = parse_order(&input.index)?;
     let parts = leading_parts([&input.c1, &input.c2, &input.c3])?;
     let database = context.database(&input.database)?;
-    let wanted = Wanted::of(input.limit, input.offset);
-    context.list(envelope("database", &input.database), wanted, |taker| {
-        database.datoms(order, &parts, taker)
+    let wanted = Slice::of(input.limit, input.offset);
+    context.list(envelope("database", &input.database), wanted, |sink| {
+        database.datoms(order, &parts, sink)
     })
 }
 

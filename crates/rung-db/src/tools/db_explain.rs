@@ -38,7 +38,7 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let (answer, steps) = database.local()?.explain(
         &query,
         &inputs,
-        &crate::taker::query_bounds(context.cancellation),
+        &crate::row_sink::query_bounds(context.cancellation),
     )?;
     let steps: Vec<Value> = steps.iter().map(step_json).collect();
     let result = json!({"rows": answer.rows.len(), "steps": steps});

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope, optional_edn};
 use crate::json::parse_argument;
-use crate::taker::Wanted;
+use crate::row_sink::Slice;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "rung.db_range",
@@ -42,8 +42,8 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
         optional_edn(input.from.as_ref())?,
         optional_edn(input.to.as_ref())?,
     );
-    let wanted = Wanted::of(input.limit, input.offset);
-    context.list(envelope("database", &input.database), wanted, |taker| {
-        database.range(&attribute, &bounds, taker)
+    let wanted = Slice::of(input.limit, input.offset);
+    context.list(envelope("database", &input.database), wanted, |sink| {
+        database.range(&attribute, &bounds, sink)
     })
 }

@@ -61,9 +61,9 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
         }
     };
     let most = input.max_tokens.unwrap_or(MAX_TOKENS);
-    context.list_some(head, count_fitting(&items, most), |taker| {
+    context.list_some(head, count_fitting(&items, most), |sink| {
         for item in items {
-            if !taker.take(|| item) {
+            if !sink.take(|| item) {
                 break;
             }
         }

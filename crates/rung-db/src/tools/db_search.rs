@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope, map_or_empty};
 use crate::json::parse_argument;
-use crate::taker::Wanted;
+use crate::row_sink::Slice;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "rung.db_search",
@@ -43,14 +43,14 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     match (&input.search_index, &input.database) {
         (Some(id), None) => {
             let texts = context.texts(id)?;
-            context.list(envelope("searchIndex", id), Wanted::ALL, |taker| {
-                texts.search(&query, options, taker)
+            context.list(envelope("searchIndex", id), Slice::ALL, |sink| {
+                texts.search(&query, options, sink)
             })
         }
         (None, Some(id)) => {
             let database = context.database(id)?;
-            context.list(envelope("database", id), Wanted::ALL, |taker| {
-                database.fulltext(&query, options, taker)
+            context.list(envelope("database", id), Slice::ALL, |sink| {
+                database.fulltext(&query, options, sink)
             })
         }
         _ => {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::datoms::{leading_parts, parse_order};
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope};
-use crate::taker::Wanted;
+use crate::row_sink::Slice;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "rung.db_seek",
@@ -50,8 +50,8 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     } else {
         IndexScan::Forward
     };
-    let wanted = Wanted::of(input.limit, input.offset);
-    context.list(envelope("database", &input.database), wanted, |taker| {
-        database.seek(order, reach, &parts, taker)
+    let wanted = Slice::of(input.limit, input.offset);
+    context.list(envelope("database", &input.database), wanted, |sink| {
+        database.seek(order, reach, &parts, sink)
     })
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope, map_or_empty};
-use crate::taker::Wanted;
+use crate::row_sink::Slice;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "datalevin_fulltext_datoms",
@@ -33,9 +33,7 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let database = context.database(&input.database)?;
     let options = map_or_empty(input.opts.as_ref())?;
     let query = Edn::text(input.query);
-    context.list(
-        envelope("database", &input.database),
-        Wanted::ALL,
-        |taker| database.fulltext(&query, options, taker),
-    )
+    context.list(envelope("database", &input.database), Slice::ALL, |sink| {
+        database.fulltext(&query, options, sink)
+    })
 }

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::{Databases, parameters, reading_tool, table_envelope};
 use crate::context::{DatabaseContext, optional_edn};
 use crate::json::parse_argument;
+use crate::row_sink::Slice;
 use crate::store::KeyValueTypes;
-use crate::taker::Wanted;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "datalevin_kv_range",
@@ -47,8 +47,8 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     )?;
     let range = parse_argument(&input.key_range)?;
     let told = table_envelope(&input.kv, &input.dbi);
-    let wanted = Wanted::of(input.limit, input.offset);
-    context.list(told, wanted, |taker| {
-        store.range(&input.dbi, &range, &types, taker)
+    let wanted = Slice::of(input.limit, input.offset);
+    context.list(told, wanted, |sink| {
+        store.range(&input.dbi, &range, &types, sink)
     })
 }

@@ -10,7 +10,7 @@ use super::pull::parse_selector;
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope};
 use crate::json::parse_argument;
-use crate::taker::Wanted;
+use crate::row_sink::Slice;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "datalevin_pull_many",
@@ -28,11 +28,9 @@ pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
             .iter()
             .map(parse_argument)
             .collect::<Result<_, _>>()?;
-        context.list(
-            envelope("database", &input.database),
-            Wanted::ALL,
-            |taker| database.pull_many(&pattern, &entities, taker),
-        )
+        context.list(envelope("database", &input.database), Slice::ALL, |sink| {
+            database.pull_many(&pattern, &entities, sink)
+        })
     },
 );
 

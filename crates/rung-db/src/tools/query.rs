@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope};
 use crate::json::parse_argument;
-use crate::taker::Wanted;
+use crate::row_sink::Slice;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "datalevin_query",
@@ -41,11 +41,9 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
         .iter()
         .map(parse_argument)
         .collect::<Result<_, _>>()?;
-    context.answer(
-        envelope("database", &input.database),
-        Wanted::ALL,
-        |taker| database.query(&query, &inputs, taker),
-    )
+    context.answer(envelope("database", &input.database), Slice::ALL, |sink| {
+        database.query(&query, &inputs, sink)
+    })
 }
 
 /// Parses a query.

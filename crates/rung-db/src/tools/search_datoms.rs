@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope, optional_edn};
 use crate::database::FactPattern;
-use crate::taker::Wanted;
+use crate::row_sink::Slice;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "datalevin_search_datoms",
@@ -48,8 +48,8 @@ impl Input {
 fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let database = context.database(&input.database)?;
     let known = input.pattern()?;
-    let wanted = Wanted::of(input.limit, input.offset);
-    context.list(envelope("database", &input.database), wanted, |taker| {
-        database.search(&known, taker)
+    let wanted = Slice::of(input.limit, input.offset);
+    context.list(envelope("database", &input.database), wanted, |sink| {
+        database.search(&known, sink)
     })
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Databases, parameters, reading_tool};
 use crate::context::{DatabaseContext, envelope, map_or_empty};
-use crate::taker::Wanted;
+use crate::row_sink::Slice;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "datalevin_search_documents",
@@ -34,7 +34,7 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let texts = context.texts(&input.search_index)?;
     let options = map_or_empty(input.opts.as_ref())?;
     let beside = envelope("searchIndex", &input.search_index);
-    context.list(beside, Wanted::ALL, |taker| {
-        texts.search(&Edn::text(input.query), options, taker)
+    context.list(beside, Slice::ALL, |sink| {
+        texts.search(&Edn::text(input.query), options, sink)
     })
 }

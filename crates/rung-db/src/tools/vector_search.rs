@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Databases, parameters, parse_vector, reading_tool};
 use crate::context::{DatabaseContext, envelope, map_or_empty};
-use crate::taker::Wanted;
+use crate::row_sink::Slice;
 
 pub(super) const TOOL: Tool<Databases, Input> = reading_tool(
     "datalevin_vector_search",
@@ -34,7 +34,7 @@ fn run(context: &DatabaseContext<'_>, input: Input) -> Result<Payload, Fault> {
     let options = map_or_empty(input.opts.as_ref())?;
     let vector = parse_vector(&input.query_vector, "queryVector")?;
     let beside = envelope("vectorIndex", &input.vector_index);
-    context.list(beside, Wanted::ALL, |taker| {
-        vectors.search(&vector, options, taker)
+    context.list(beside, Slice::ALL, |sink| {
+        vectors.search(&vector, options, sink)
     })
 }

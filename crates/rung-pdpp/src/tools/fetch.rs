@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use super::filter::expand_limit_pairs;
 use super::id::{RecordId, WindowId, check_name};
 use super::json::{Json, JsonObject};
-use super::ladder::{self, Known, Ladder, RecordEntry};
-use super::longs::{Longs, Told, cut_json};
+use super::ladder::{self, ImpliedIdentity, Ladder, RecordEntry};
+use super::long_fields::{ContentLadder, LongFields, cut_json};
 use super::provider_error::ProviderError;
 use super::short::{preview, short_row, shorten_fields, shorten_within};
 use super::text::{cut, first_text, json_text};
@@ -201,7 +201,7 @@ impl<'a> FetchedDocument<'a> {
                 shorten_fields(&mut data, chars);
                 Json::Object(data)
             }
-            _ => short_row(&self.record, Known::default(), chars),
+            _ => short_row(&self.record, ImpliedIdentity::default(), chars),
         };
         let json = if self.projected {
             data.to_string()
@@ -314,8 +314,8 @@ impl<'a> FetchedDocument<'a> {
         }
     }
 
-    fn identity_defaults(&self) -> Known<'_> {
-        Known {
+    fn identity_defaults(&self) -> ImpliedIdentity<'_> {
+        ImpliedIdentity {
             stream: Some(&self.id.stream),
             connection: self.id.connection.as_deref(),
         }
@@ -507,9 +507,9 @@ impl<'a> ExpandedRecords<'a> {
     }
 
     /// Returns the ladder of the cut texts.
-    fn ladder(&self, ladder: Ladder<'_>) -> Option<Told> {
-        let longs = Longs::within(self.expanded);
-        longs.ladder("record_set", self.chars?, ladder, false)
+    fn ladder(&self, ladder: Ladder<'_>) -> Option<ContentLadder> {
+        let fields = LongFields::within(self.expanded);
+        fields.ladder("record_set", self.chars?, ladder, false)
     }
 }
 

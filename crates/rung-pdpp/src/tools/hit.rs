@@ -311,8 +311,8 @@ impl<'b> Hit<'b> {
     }
 
     /// How an excerpt of it is read on.
-    pub(super) fn reading<'s>(&'s self, excerpt: &'s Excerpt<'b>) -> Reading<'s> {
-        Reading {
+    pub(super) fn reading<'s>(&'s self, excerpt: &'s Excerpt<'b>) -> ExcerptContinuation<'s> {
+        ExcerptContinuation {
             id: self.shown_id(),
             excerpt,
         }
@@ -392,17 +392,17 @@ fn shorten_texts(value: &mut Json<'_>, sought: &Sought, chars: usize) {
 
 /// How an excerpt is read on: with which tool and arguments.
 #[derive(Clone, Copy)]
-pub(super) struct Reading<'s> {
+pub(super) struct ExcerptContinuation<'s> {
     id: &'s str,
     excerpt: &'s Excerpt<'s>,
 }
 
-impl Serialize for Reading<'_> {
+impl Serialize for ExcerptContinuation<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        struct Arguments<'s>(Reading<'s>);
+        struct Arguments<'s>(ExcerptContinuation<'s>);
         impl Serialize for Arguments<'_> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let Reading { id, excerpt } = self.0;
+                let ExcerptContinuation { id, excerpt } = self.0;
                 let mut told = serializer.serialize_map(None)?;
                 told.serialize_entry("id", id)?;
                 told.serialize_entry("field_path", excerpt.field)?;
@@ -431,7 +431,7 @@ impl Serialize for WholeHit<'_> {
             preview_text: Cow<'s, str>,
             complete: bool,
             #[serde(skip_serializing_if = "Option::is_none")]
-            read: Option<Reading<'s>>,
+            read: Option<ExcerptContinuation<'s>>,
         }
         let Self(hit, sought) = *self;
         let mut told = serializer.serialize_map(None)?;

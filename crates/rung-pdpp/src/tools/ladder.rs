@@ -41,13 +41,16 @@ const NO_FIELDS: [&str; 10] = [
 
 /// What of a record is where nothing else says so.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Known<'a> {
+pub(super) struct ImpliedIdentity<'a> {
     pub(super) stream: Option<&'a str>,
     pub(super) connection: Option<&'a str>,
 }
 
 /// Returns the names of a row's record; `None` if they are missing or invalid, so that nothing of it can be read on.
-pub(super) fn identity<'a>(row: &'a Json<'_>, known: Known<'a>) -> Option<RecordNames<'a>> {
+pub(super) fn identity<'a>(
+    row: &'a Json<'_>,
+    known: ImpliedIdentity<'a>,
+) -> Option<RecordNames<'a>> {
     let text = |names: &[&str]| super::text::first_text(row, names);
     let names = RecordNames {
         record: text(&["id", "record_id", "record_key", "key"])?,
@@ -169,7 +172,7 @@ pub(super) enum TextEntry<'v> {
         cursor: String,
         digest: String,
         resource_uri: String,
-        read: Reading<'v>,
+        read: FieldContinuation<'v>,
     },
     Brief {
         field_path: &'v str,
@@ -181,13 +184,13 @@ pub(super) enum TextEntry<'v> {
 
 /// How a field is read on: with which tool and arguments.
 #[derive(Serialize)]
-pub(super) struct Reading<'v> {
+pub(super) struct FieldContinuation<'v> {
     tool: &'static str,
-    args: ReadingArguments<'v>,
+    args: FieldArguments<'v>,
 }
 
 #[derive(Serialize)]
-struct ReadingArguments<'v> {
+struct FieldArguments<'v> {
     id: String,
     field_path: &'v str,
     offset_chars: u64,
@@ -259,9 +262,9 @@ impl Ladder<'_> {
             ),
             digest,
             resource_uri: window(record, shown.field, shown.chars.map(|_| offset)).uri(),
-            read: Reading {
+            read: FieldContinuation {
                 tool: "read_record_field",
-                args: ReadingArguments {
+                args: FieldArguments {
                     id: record.to_string(),
                     field_path: shown.field,
                     offset_chars: offset,

@@ -22,7 +22,7 @@ mod ladder;
 mod list_body;
 mod list_streams;
 mod local;
-mod longs;
+mod long_fields;
 mod package;
 mod page;
 mod page_text;

@@ -15,8 +15,8 @@ use super::RecordContext;
 use super::binary::is_base64;
 use super::id::{RecordId, RecordNames};
 use super::json::{Json, JsonObject, RawJson};
-use super::ladder::{Known, LONG_CHARS, Ladder, MAX_RECORDS, identity, is_cut};
-use super::longs::Longs;
+use super::ladder::{ImpliedIdentity, LONG_CHARS, Ladder, MAX_RECORDS, identity, is_cut};
+use super::long_fields::LongFields;
 use super::page_text::PageText;
 use super::short::{preview, shorten};
 use super::text::json_text;
@@ -40,7 +40,7 @@ pub(super) struct Page<'a> {
     pub(super) body: Json<'a>,
     /// The path of the rows in it.
     pub(super) rows_at: &'static str,
-    pub(super) known: Known<'a>,
+    pub(super) known: ImpliedIdentity<'a>,
     pub(super) stream: &'a str,
     /// The number of records that were requested instead of more, which would not have fit.
     pub(super) shortened: Option<usize>,
@@ -246,7 +246,7 @@ impl<'a> Page<'a> {
         // Short texts are not listed.
         let is_plain = self.rows().iter().all(is_plain);
         let rows = if is_plain { &[] } else { self.rows() };
-        let ladder = Longs::of(rows, self.known).ladder(KIND, usize::MAX, self.ladder(), true);
+        let ladder = LongFields::of(rows, self.known).ladder(KIND, usize::MAX, self.ladder(), true);
         let ladder = ladder.map(|ladder| to_raw_json(&ladder));
         let rendered = if is_binary {
             let mut body = self.body.clone();
@@ -260,8 +260,8 @@ impl<'a> Page<'a> {
 
     fn with_short_texts(&self, chars: usize, described: bool) -> Box<RawValue> {
         let body = self.lean_body();
-        let longs = Longs::of(self.rows_of(body), self.known);
-        let ladder = longs.ladder(KIND, chars, self.ladder(), described);
+        let fields = LongFields::of(self.rows_of(body), self.known);
+        let ladder = fields.ladder(KIND, chars, self.ladder(), described);
         let ladder = ladder.map(|ladder| to_raw_json(&ladder));
         let mut body = body.clone();
         self.shorten(&mut body, chars);
@@ -270,8 +270,8 @@ impl<'a> Page<'a> {
 
     /// Returns a body whose texts, lists and objects are cut. `omitted` names what was left out of it before.
     fn in_part(&self, mut body: Json<'a>, chars: usize, omitted: Value) -> Box<RawValue> {
-        let longs = Longs::of(self.rows_of(&body), self.known);
-        let ladder = longs.ladder(KIND, chars, self.ladder(), false);
+        let fields = LongFields::of(self.rows_of(&body), self.known);
+        let ladder = fields.ladder(KIND, chars, self.ladder(), false);
         let mut ladder = ladder.map(|ladder| json!(ladder));
         let cut = self.cut_lists(&mut body, LIST_BYTES);
         list_cut_json(&mut ladder, cut);

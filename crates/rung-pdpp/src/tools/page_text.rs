@@ -11,9 +11,9 @@ use super::RecordContext;
 use super::hit::title;
 use super::id::{RecordNames, WindowId};
 use super::json::{Json, JsonObject, JsonText};
-use super::ladder::{Known, SHORT_CHARS, fields, identity, is_cut};
+use super::ladder::{ImpliedIdentity, SHORT_CHARS, fields, identity, is_cut};
 use super::list_body::{cursor_json, envelope_member};
-use super::longs::Longs;
+use super::long_fields::LongFields;
 use super::short::{conceal_bytes, short_row, shorten_fields, shorten_within};
 use super::text::{cut, is_longer, json_text};
 use super::window;
@@ -32,7 +32,7 @@ pub(super) struct PageText<'a> {
     pub(super) body: &'a Json<'a>,
     pub(super) rows: &'a [Json<'a>],
     pub(super) stream: &'a str,
-    pub(super) known: Known<'a>,
+    pub(super) known: ImpliedIdentity<'a>,
     /// The number of records that fit, if the page was shortened.
     pub(super) shortened: Option<usize>,
 }
@@ -135,7 +135,12 @@ struct RowText {
 }
 
 /// Returns a record for the text, its texts cut to `chars` code points, without the members that its id repeats.
-fn slim_row<'a>(row: &Json<'a>, known: Known<'_>, id: Option<&str>, chars: usize) -> Json<'a> {
+fn slim_row<'a>(
+    row: &Json<'a>,
+    known: ImpliedIdentity<'_>,
+    id: Option<&str>,
+    chars: usize,
+) -> Json<'a> {
     let (Some(id), Some(Json::Object(data))) = (id, row.get("data")) else {
         return short_row(row, known, chars);
     };
@@ -156,7 +161,7 @@ fn slim_row<'a>(row: &Json<'a>, known: Known<'_>, id: Option<&str>, chars: usize
 const LINE_BYTES: usize = 512;
 
 /// Renders a record: its fields, and the continuation of those that are cut.
-fn render_row(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> RowText {
+fn render_row(at: usize, row: &Json<'_>, known: ImpliedIdentity<'_>, max_chars: usize) -> RowText {
     let id = identity(row, known);
     let shown_id = id.map(RecordNames::to_id_string);
     let line = |chars: usize| {
@@ -172,8 +177,8 @@ fn render_row(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> 
         };
     };
     // A text cut to nothing still has its cut mark.
-    let longs = Longs::of(std::slice::from_ref(row), known);
-    let texts: Vec<&JsonText<'_>> = longs.texts().collect();
+    let long_fields = LongFields::of(std::slice::from_ref(row), known);
+    let texts: Vec<&JsonText<'_>> = long_fields.texts().collect();
     let around = line(0).chars().count();
     let room = max_chars.saturating_sub(around);
     if around <= max_chars && fits_escaped(&texts, room + texts.len()) {
@@ -202,7 +207,7 @@ fn render_row(at: usize, row: &Json<'_>, known: Known<'_>, max_chars: usize) -> 
         named = fields(row).map(|(name, _)| name).collect();
         (text, shown) = (titled_line(at, row, id, beside(&named)), 0);
     } else {
-        let nested = longs.cut_json(0, shown);
+        let nested = long_fields.cut_json(0, shown);
         named.retain(|name| {
             let value = row["data"].get(name).or_else(|| row.get(name));
             let text = value.and_then(Json::as_str);

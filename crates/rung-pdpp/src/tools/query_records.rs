@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::filter::{expand_limit_pairs, filter_pairs};
 use super::id::check_name;
 use super::json::Json;
-use super::ladder::Known;
+use super::ladder::ImpliedIdentity;
 use super::list_body::{most_that_fit, records_at, remove_cursor};
 use super::page::Page;
 use super::provider_error::ProviderError;
@@ -98,7 +98,7 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
         .with_values("expand", &input.expand)
         .with_pairs(expand_limit)
         .with_param("connection_id", connection);
-    let known = Known {
+    let known = ImpliedIdentity {
         stream: Some(stream),
         connection,
     };

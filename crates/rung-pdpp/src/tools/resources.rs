@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::id::{RecordId, RecordNames, ResourceAddress};
 use super::json::{Json, JsonObject};
-use super::ladder::{Known, Ladder};
-use super::longs::cut_json;
+use super::ladder::{ImpliedIdentity, Ladder};
+use super::long_fields::cut_json;
 use super::provider_error::ProviderError;
 use super::provider_request::ProviderRequest;
 use super::short::short_row;
@@ -209,7 +209,7 @@ async fn read_record(
         let why = "the provider's record is not an object";
         return Err(ProviderError::new(Code::SourceFailed, why));
     }
-    let known = Known {
+    let known = ImpliedIdentity {
         stream: Some(&id.stream),
         connection: id.connection.as_deref(),
     };

@@ -4,24 +4,24 @@ use std::borrow::Cow;
 
 use super::binary::is_base64;
 use super::json::{Json, JsonObject};
-use super::ladder::{Known, identity, is_cut, is_field};
+use super::ladder::{ImpliedIdentity, identity, is_cut, is_field};
 
 /// Levels of records within records.
 pub(super) const MAX_DEPTH: usize = 4;
 
 /// Shortens a row. One that nothing leads back to is left as it is, but for bytes.
-pub(super) fn shorten(row: &mut Json<'_>, known: Known<'_>, chars: usize) {
+pub(super) fn shorten(row: &mut Json<'_>, known: ImpliedIdentity<'_>, chars: usize) {
     shorten_row(row, known, chars, 0);
 }
 
 /// A row, shortened.
-pub(super) fn short_row<'a>(row: &Json<'a>, known: Known<'_>, chars: usize) -> Json<'a> {
+pub(super) fn short_row<'a>(row: &Json<'a>, known: ImpliedIdentity<'_>, chars: usize) -> Json<'a> {
     let mut short = row.clone();
     shorten(&mut short, known, chars);
     short
 }
 
-fn shorten_row(row: &mut Json<'_>, known: Known<'_>, chars: usize, depth: usize) {
+fn shorten_row(row: &mut Json<'_>, known: ImpliedIdentity<'_>, chars: usize, depth: usize) {
     let named = identity(row, known).is_some();
     let Some(members) = row.as_object_mut().filter(|_| named) else {
         return conceal_bytes(row);
@@ -58,7 +58,7 @@ pub(super) fn shorten_within(value: &mut Json<'_>, chars: usize, depth: usize) {
             }
         }
         Json::Object(members) if members.contains("id") => {
-            shorten_row(value, Known::default(), chars, depth);
+            shorten_row(value, ImpliedIdentity::default(), chars, depth);
         }
         Json::Object(members) => {
             for (_, member) in members.iter_mut() {

@@ -11,12 +11,12 @@ use serde_json::Value;
 use super::binary::is_base64;
 use super::id::RecordNames;
 use super::json::{Json, JsonText, RawJson};
-use super::ladder::{Brief, Known, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
+use super::ladder::{Brief, ImpliedIdentity, Ladder, MAX_RECORDS, SHORT_CHARS, identity, is_cut};
 use super::short::MAX_DEPTH;
 use super::text::json_text;
 
 /// A text of a record that may be cut.
-pub(super) struct Long<'v> {
+pub(super) struct LongField<'v> {
     field: &'v str,
     nested: bool,
     pub(super) text: &'v JsonText<'v>,
@@ -24,7 +24,7 @@ pub(super) struct Long<'v> {
     binary: bool,
 }
 
-impl Long<'_> {
+impl LongField<'_> {
     /// Whether it is cut where texts are cut to so many code points.
     fn is_cut(&self, chars: usize) -> bool {
         !self.binary && self.chars > chars.max(SHORT_CHARS)
@@ -37,9 +37,9 @@ impl Long<'_> {
 }
 
 /// The texts of some rows that may be cut, and whose they are.
-pub(super) struct Longs<'v> {
+pub(super) struct LongFields<'v> {
     records: Vec<Record<'v>>,
-    texts: Vec<Long<'v>>,
+    texts: Vec<LongField<'v>>,
 }
 
 struct Record<'v> {
@@ -49,31 +49,31 @@ struct Record<'v> {
     own: std::ops::Range<usize>,
 }
 
-impl<'v> Longs<'v> {
-    pub(super) fn of(rows: &'v [Json<'v>], known: Known<'v>) -> Self {
-        let mut longs = Self {
+impl<'v> LongFields<'v> {
+    pub(super) fn of(rows: &'v [Json<'v>], known: ImpliedIdentity<'v>) -> Self {
+        let mut found = Self {
             records: Vec::with_capacity(rows.len()),
             texts: Vec::with_capacity(rows.len()),
         };
         for row in rows {
-            longs.take(row, known, 0);
+            found.take(row, known, 0);
         }
-        longs
+        found
     }
 
     /// Those of the records of relations that were read along.
     pub(super) fn within(expanded: &'v Json<'v>) -> Self {
-        let mut longs = Self {
+        let mut found = Self {
             records: Vec::new(),
             texts: Vec::new(),
         };
         for row in rows_within(expanded) {
-            longs.take(row, Known::default(), 1);
+            found.take(row, ImpliedIdentity::default(), 1);
         }
-        longs
+        found
     }
 
-    fn take(&mut self, row: &'v Json<'v>, known: Known<'v>, depth: usize) {
+    fn take(&mut self, row: &'v Json<'v>, known: ImpliedIdentity<'v>, depth: usize) {
         let Some(names) = identity(row, known) else {
             return;
         };
@@ -88,14 +88,14 @@ impl<'v> Longs<'v> {
         });
         if let Some(expanded) = row.get("expanded").filter(|_| depth < MAX_DEPTH) {
             for row in rows_within(expanded) {
-                self.take(row, Known::default(), depth + 1);
+                self.take(row, ImpliedIdentity::default(), depth + 1);
             }
         }
     }
 
     fn texts_of(&mut self, field: &'v str, value: &'v Json<'v>, nested: bool) {
         match value {
-            Json::String(text) if is_cut(text, 0) => self.texts.push(Long {
+            Json::String(text) if is_cut(text, 0) => self.texts.push(LongField {
                 field,
                 nested,
                 text,
@@ -117,7 +117,7 @@ impl<'v> Longs<'v> {
     }
 
     /// The texts of a record.
-    fn own(&self, record: usize) -> &[Long<'v>] {
+    fn own(&self, record: usize) -> &[LongField<'v>] {
         let own = self.records.get(record).map(|record| record.own.clone());
         &self.texts[own.unwrap_or_default()]
     }
@@ -146,7 +146,7 @@ impl<'v> Longs<'v> {
         chars: usize,
         ladder: Ladder<'_>,
         full: bool,
-    ) -> Option<Told> {
+    ) -> Option<ContentLadder> {
         let mut records = String::with_capacity(BRIEF_BYTES * self.records.len());
         let (mut told, mut brief) = (0, Brief::default());
         for (at, Record { names, row, .. }) in self.records.iter().enumerate() {
@@ -170,7 +170,7 @@ impl<'v> Longs<'v> {
             }
             // There may be hundreds that say no more than their names.
             let own = || own.iter().filter(|long| !long.nested);
-            let sized = |long: &Long<'v>| (long.field, Some(long.chars));
+            let sized = |long: &LongField<'v>| (long.field, Some(long.chars));
             let texts = own().filter(|long| long.is_cut(chars)).map(sized);
             let binaries = own().filter(|long| long.binary).map(sized);
             let jsons = self.cut_json(at, chars).into_iter();
@@ -187,7 +187,7 @@ impl<'v> Longs<'v> {
             return None;
         }
         records.push(']');
-        Some(Told {
+        Some(ContentLadder {
             kind,
             read_tool: "read_record_field",
             preview_chars: brief.texts.then_some(chars),
@@ -199,7 +199,7 @@ impl<'v> Longs<'v> {
 
 /// The content ladder of a page.
 #[derive(Serialize)]
-pub(super) struct Told {
+pub(super) struct ContentLadder {
     kind: &'static str,
     read_tool: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -236,8 +236,12 @@ fn tell_names<'v>(
 }
 
 /// Fields of a row with texts within them that are cut to so many code points.
-pub(super) fn cut_json<'v>(row: &'v Json<'v>, known: Known<'v>, chars: usize) -> Vec<&'v str> {
-    Longs::of(std::slice::from_ref(row), known).cut_json(0, chars)
+pub(super) fn cut_json<'v>(
+    row: &'v Json<'v>,
+    known: ImpliedIdentity<'v>,
+    chars: usize,
+) -> Vec<&'v str> {
+    LongFields::of(std::slice::from_ref(row), known).cut_json(0, chars)
 }
 
 /// Records within a relation that was read along.

@@ -35,12 +35,12 @@ pub(crate) fn wait_limit(cancellation: &Cancellation) -> rung_dtlv::WaitLimit {
 
 /// The requested range of items.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct Slice {
     pub(crate) offset: usize,
     pub(crate) limit: usize,
 }
 
-impl Wanted {
+impl Slice {
     pub(crate) const ALL: Self = Self {
         offset: 0,
         limit: usize::MAX,
@@ -56,7 +56,7 @@ impl Wanted {
 }
 
 /// The kind of result that was produced.
-pub(crate) enum Made {
+pub(crate) enum ResultShape {
     /// Ordered items.
     List,
     /// Unordered items.
@@ -66,18 +66,18 @@ pub(crate) enum Made {
 }
 
 /// Receives result items.
-pub(crate) struct Taker<'t> {
+pub(crate) struct RowSink<'t> {
     give: &'t mut dyn FnMut(String) -> bool,
-    wanted: Wanted,
+    wanted: Slice,
     cancellation: &'t Cancellation,
     steps: u32,
     ended: Option<Fault>,
 }
 
-impl<'t> Taker<'t> {
+impl<'t> RowSink<'t> {
     pub(crate) fn new(
         give: &'t mut dyn FnMut(String) -> bool,
-        wanted: Wanted,
+        wanted: Slice,
         cancellation: &'t Cancellation,
     ) -> Self {
         Self {
@@ -146,12 +146,12 @@ mod tests {
             items.push(item);
             true
         };
-        let wanted = Wanted::of(Some(2), Some(3));
-        let mut taker = Taker::new(&mut give, wanted, &cancellation);
+        let wanted = Slice::of(Some(2), Some(3));
+        let mut sink = RowSink::new(&mut give, wanted, &cancellation);
         let asked = (0..99)
-            .take_while(|n| taker.take(|| Value::from(*n)))
+            .take_while(|n| sink.take(|| Value::from(*n)))
             .count();
-        taker.end().unwrap();
+        sink.end().unwrap();
         assert_eq!((items, asked), (vec!["3".to_owned(), "4".to_owned()], 4));
     }
 
@@ -159,9 +159,9 @@ mod tests {
     fn what_nobody_waits_for_ends_also_while_items_are_left_out() {
         let cancellation = Cancellation::new(None, Arc::new(AtomicBool::new(true)));
         let mut give = |_| true;
-        let wanted = Wanted::of(None, Some(usize::MAX));
-        let mut taker = Taker::new(&mut give, wanted, &cancellation);
-        while taker.take(|| Value::Null) {}
-        assert_eq!(taker.end().unwrap_err().code(), Code::DeadlineExceeded);
+        let wanted = Slice::of(None, Some(usize::MAX));
+        let mut sink = RowSink::new(&mut give, wanted, &cancellation);
+        while sink.take(|| Value::Null) {}
+        assert_eq!(sink.end().unwrap_err().code(), Code::DeadlineExceeded);
     }
 }
