@@ -207,7 +207,7 @@ impl Reply {
     }
 
     /// Returns the bytes of the larger form of the reply.
-    pub fn form_bytes(&self) -> usize {
+    pub(crate) fn form_bytes(&self) -> usize {
         let structured = self.structured_content.as_ref();
         let structured_bytes = structured.map_or(0, |structured| {
             STRUCTURED_FRAME.len() + structured.get().len()

@@ -85,8 +85,9 @@ pub enum Answer {
     Relayed(Relayed),
     /// A payload, of which the reply shows as much as fits.
     Payload(Payload, PayloadLimits),
-    /// A reply that was fitted already.
-    Reply(Reply),
+    /// A reply that `fit_rows`, `fit_text`, `fit_part` or `first_fitting` returned, and the bytes of each form at most. Names and
+    /// identifiers are never cut, so it can be larger, and is then refused.
+    Fitted(Reply, usize),
 }
 
 impl Answer {

@@ -117,7 +117,13 @@ impl<S: ToolSet> Toolbox<S> {
         };
         let answer = within_deadline(call, entry.tool.run(scope, read)).await??;
         match answer {
-            Answer::Reply(reply) => Ok(reply),
+            Answer::Fitted(reply, max_bytes) => {
+                let bytes = reply.form_bytes();
+                if bytes > max_bytes {
+                    return Err(too_large(bytes, max_bytes).into());
+                }
+                Ok(reply)
+            }
             Answer::Output(output) => {
                 // Without a schema, structured content would only repeat the text.
                 let is_described = card.output_schema.is_some() || output.text.is_some();
@@ -331,6 +337,15 @@ impl<S: ToolSet, I: DeserializeOwned + Send + 'static> ErasedTool<S> for Tool<S,
             }
         })
     }
+}
+
+fn too_large(bytes: usize, max_bytes: usize) -> Fault {
+    let why = format!(
+        "the parts of this reply that are never cut take {bytes} bytes; the limit is {max_bytes}"
+    );
+    Fault::new(Code::ResultTooLarge, why).with_hint(
+        "request less: a smaller limit, fewer fields, or a part of a field with read_record_field",
+    )
 }
 
 /// Returns a tool as it is listed, without annotations that equal the protocol's defaults: every client pays for every byte.

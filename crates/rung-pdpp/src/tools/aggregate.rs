@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use rung_fault::{Code, Fault};
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Body, InputSchema, Reply, Tool, first_fitting};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -94,7 +94,7 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
         let structured = context.structured(&body, None, answer.request_id.as_deref());
         let reply = context.reply(text, &structured, &[]);
         let (_, most) = context.row_limit().bytes(groups, context.call);
-        if reply.form_bytes() <= most {
+        if let Some(reply) = first_fitting([reply], most) {
             return Ok(reply);
         }
         // A provider that ignores the limit will ignore a smaller one.

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 
 use rung_fault::{Code, Fault};
-use rung_ladder::json_char_bytes;
-use rung_tool::{Body, InputSchema, Reply, Tool, to_raw_json};
+use rung_tool::{Body, InputSchema, LongText, Reply, Tool, first_fitting, fit_text, to_raw_json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -34,8 +33,6 @@ const LEAST_JSON_CHARS: usize = 256;
 const DATA_CHARS: [usize; 3] = [1_024, 256, 64];
 /// Field names that are listed where a record is cut as a whole, at most.
 const MAX_OMITTED_NAMES: usize = 24;
-/// Bytes by which the numbers of a continuation may grow when the text is longer.
-const NUMBERS_BYTES: usize = 64;
 /// Members that can be a document's text, the best first.
 const TEXT_MEMBERS: [&str; 4] = ["text", "content", "body", "summary"];
 
@@ -192,31 +189,21 @@ impl<'a> FetchedDocument<'a> {
         }
     }
 
-    /// Returns the record as JSON, for one without a text of its own, and true if it was cut.
-    fn to_json_text(&self, max_chars: usize) -> (String, bool) {
-        let chars = usize::MAX;
+    /// Returns the whole record as JSON, for one without a text of its own.
+    fn record_json(&self) -> String {
         let data = match &self.record["data"] {
             Json::Object(data) => {
                 let mut data = data.clone();
-                shorten_fields(&mut data, chars);
+                shorten_fields(&mut data, usize::MAX);
                 Json::Object(data)
             }
-            _ => short_row(&self.record, ImpliedIdentity::default(), chars),
+            _ => short_row(&self.record, ImpliedIdentity::default(), usize::MAX),
         };
-        let json = if self.projected {
+        if self.projected {
             data.to_string()
         } else {
             format!("{data:#}")
-        };
-        if !super::text::is_longer(&json, max_chars) {
-            return (json, false);
         }
-        let pointer = format!(
-            "\n[cut: read a whole field, text or JSON, with read_record_field {{\"id\":{:?},\"field_path\":…}}, some fields with fetch(fields), or records with query_records]",
-            self.shown_id
-        );
-        let kept = max_chars.saturating_sub(pointer.chars().count() + 1);
-        (format!("{}{pointer}", cut(&json, kept)), true)
     }
 
     /// Returns the `content_ladder`: everything that is cut or not shown, and how to continue.
@@ -326,85 +313,42 @@ impl<'a> FetchedDocument<'a> {
         let max_bytes = context.usual_bytes();
         let expanded = self.record.get("expanded").filter(|one| !one.is_null());
         let expanded = expanded.map(|expanded| ExpandedRecords::fit(expanded, max_bytes / 4));
-        let mut shown = ShownParts {
-            expanded: expanded.as_ref(),
-            ..ShownParts::default()
+        let json = match self.field {
+            Some(_) => None,
+            None => Some(self.record_json()),
         };
-        let text = self.fit(context, shown, Form::Content);
+        let fit = |form: Form, data: Option<usize>| {
+            let shown = ShownParts {
+                data,
+                expanded: expanded.as_ref(),
+                ..ShownParts::default()
+            };
+            let least_chars = match json {
+                None => ladder::SHORT_CHARS,
+                Some(_) => LEAST_JSON_CHARS,
+            };
+            let document = DocumentForm {
+                document: self,
+                context,
+                json: json.as_deref(),
+                form,
+                shown,
+            };
+            fit_text(&document, least_chars, max_bytes)
+        };
+        let content = fit(Form::Content, None);
         if !context.call.rendering.structured {
-            return text;
+            return content;
         }
-        let mut structured = None;
-        if context.options.fetch_data {
-            for chars in DATA_CHARS {
-                shown.data = Some(chars);
-                let form = self.fit(context, shown, Form::Structured);
-                if form.bytes() <= max_bytes {
-                    structured = Some(form);
-                    break;
-                }
-            }
-            // If the record does not fit as `data`, the client can request its fields.
-            shown.data = None;
-        }
-        let structured = structured.unwrap_or_else(|| self.fit(context, shown, Form::Structured));
+        // If the record does not fit as `data`, the client can request its fields.
+        let data_chars = DATA_CHARS.iter().filter(|_| context.options.fetch_data);
+        let with_data = data_chars.map(|chars| fit(Form::Structured, Some(*chars)));
+        let structured = first_fitting(with_data, max_bytes);
+        let structured = structured.unwrap_or_else(|| fit(Form::Structured, None));
         Reply {
             structured_content: structured.structured_content,
-            ..text
+            ..content
         }
-    }
-
-    /// Returns one form of the reply, with as much of the text as fits.
-    fn fit(&self, context: &RecordContext<'_>, mut shown: ShownParts<'_>, form: Form) -> Reply {
-        let max_bytes = context.usual_bytes();
-        let Some(field) = &self.field else {
-            let mut max_chars = max_bytes;
-            loop {
-                let (text, cut) = self.to_json_text(max_chars);
-                shown.json_cut = cut;
-                let reply = self.build(context, &text, &shown, form, &[]);
-                if reply.bytes() <= max_bytes || max_chars <= LEAST_JSON_CHARS {
-                    return reply;
-                }
-                max_chars = max_chars * 3 / 4;
-            }
-        };
-        let size = self.text.chars().count();
-        let mut chars = super::ladder::SHORT_CHARS;
-        if self.text.len() <= max_bytes || size <= chars {
-            let whole = self.build(context, &self.text, &shown, form, &[]);
-            // If the text is short, something else is too long.
-            if whole.bytes() <= max_bytes || size <= chars {
-                return whole;
-            }
-        }
-        let mut cut_to = |chars: usize| {
-            shown.text = Some(chars);
-            let next = window(&self.id, field, Some(chars as u64));
-            let text = format!(
-                "{}\n[cut at {chars} of {size} characters; continue with read_record_field {}, or at {}]",
-                preview(&self.text, chars),
-                json!({"id": self.shown_id, "field_path": field, "offset_chars": chars}),
-                next.uri()
-            );
-            self.build(context, &text, &shown, form, &[next])
-        };
-        let mut room = max_bytes.saturating_sub(cut_to(chars).bytes() + NUMBERS_BYTES);
-        for c in self.text.chars().skip(chars) {
-            let bytes = json_char_bytes(c);
-            // The content is JSON in a JSON string.
-            let bytes = match (form, c) {
-                (Form::Content, '"' | '\\') => 4,
-                (Form::Content, _) if bytes > c.len_utf8() => bytes + 1,
-                _ => bytes,
-            };
-            let Some(left) = room.checked_sub(bytes) else {
-                break;
-            };
-            room = left;
-            chars += 1;
-        }
-        cut_to(chars)
     }
 
     fn build(
@@ -437,6 +381,61 @@ impl<'a> FetchedDocument<'a> {
                 }
             }
         }
+    }
+}
+
+/// One form of a document, with the text that it shows.
+struct DocumentForm<'a> {
+    document: &'a FetchedDocument<'a>,
+    context: &'a RecordContext<'a>,
+    /// The record as JSON, if it has no text of its own.
+    json: Option<&'a str>,
+    form: Form,
+    shown: ShownParts<'a>,
+}
+
+impl LongText for DocumentForm<'_> {
+    fn text(&self) -> &str {
+        self.json.unwrap_or(&self.document.text)
+    }
+
+    fn quotes(&self) -> usize {
+        match self.form {
+            Form::Content => 2,
+            Form::Structured => 1,
+        }
+    }
+
+    fn render(&self, chars: Option<usize>) -> Reply {
+        let Self {
+            document,
+            context,
+            form,
+            mut shown,
+            ..
+        } = *self;
+        let Some(chars) = chars else {
+            return document.build(context, self.text(), &shown, form, &[]);
+        };
+        let (Some(field), None) = (&document.field, self.json) else {
+            shown.json_cut = true;
+            let text = format!(
+                "{}\n[cut: read a whole field, text or JSON, with read_record_field {{\"id\":{:?},\"field_path\":…}}, some fields with fetch(fields), or records with query_records]",
+                cut(self.text(), chars),
+                document.shown_id
+            );
+            return document.build(context, &text, &shown, form, &[]);
+        };
+        shown.text = Some(chars);
+        let next = window(&document.id, field, Some(chars as u64));
+        let text = format!(
+            "{}\n[cut at {chars} of {} characters; continue with read_record_field {}, or at {}]",
+            preview(&document.text, chars),
+            document.text.chars().count(),
+            json!({"id": document.shown_id, "field_path": field, "offset_chars": chars}),
+            next.uri()
+        );
+        document.build(context, &text, &shown, form, &[next])
     }
 }
 

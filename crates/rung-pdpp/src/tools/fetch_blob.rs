@@ -2,7 +2,7 @@
 
 use data_encoding::BASE64;
 use rung_records::digest_bytes;
-use rung_tool::{Body, ContentBlock, InputSchema, Reply, ResourceContents, Tool};
+use rung_tool::{Body, ContentBlock, InputSchema, Reply, ResourceContents, Tool, first_fitting};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -93,8 +93,6 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
         blob: words.is_none().then(|| BASE64.encode(&bytes)),
         meta: None,
     }));
-    if whole.form_bytes() <= context.usual_bytes() {
-        return Ok(whole);
-    }
-    Ok(reply(None))
+    let inlined = first_fitting([whole], context.usual_bytes());
+    Ok(inlined.unwrap_or_else(|| reply(None)))
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use rung_auth::{Access, Permit};
 use rung_ladder::{Budget, CursorKey};
-use rung_tool::{Call, ResourceSource as _, ToolSource as _};
+use rung_tool::{Call, Reply, ResourceSource as _, ToolSource as _};
 use serde_json::value::RawValue;
 
 use super::id::{RecordId, ResourceAddress};
@@ -49,7 +49,12 @@ pub fn answered(said: &[u8]) {
                 let arguments = RawValue::from_string(arguments.to_owned()).expect("it is JSON");
                 let reply = tools.call(&call, name, &arguments).await;
                 let most = if name == "schema" { 49_900 } else { MAX_BYTES };
-                let bytes = reply.form_bytes();
+                let content = Reply {
+                    structured_content: None,
+                    ..reply.clone()
+                };
+                let structured = reply.structured_content.map_or(0, |form| form.get().len());
+                let bytes = content.bytes().max(structured);
                 assert!(bytes <= most, "{name}: {bytes} bytes");
             }
         }

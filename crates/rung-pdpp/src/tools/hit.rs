@@ -13,30 +13,31 @@ use super::json::{Json, JsonObject};
 use super::provider_request::encode_segment;
 use super::text::{cut, first_text, inline_text, one_line};
 
-/// Code points of a snippet and of an excerpt.
+/// Code points of a snippet and of an excerpt, at most.
 const SNIPPET_CHARS: usize = 320;
-/// Code points of what is shown of them in words.
+/// Code points of a snippet and of an excerpt in the text of a reply, at most.
 pub(super) const BRIEF_CHARS: usize = 96;
-/// Bytes of a snippet that are looked at, and words of a question that are looked for in it.
+/// Bytes of a snippet that are searched, and words of a query that are searched for in it, at most.
 const MAX_LOOKED_AT: usize = 8 << 10;
 const MAX_WORDS: usize = 16;
-/// Excerpts of a hit.
+/// Excerpts of a hit under each name, at most.
 const MAX_EXCERPTS: usize = 3;
-/// Code points of what a title is made of, where a hit has none: its source, its stream and a time.
+/// Code points of each part of a title that is built for a hit without one, at most: its source, its stream and a time.
 const SOURCE_CHARS: usize = 80;
 const STREAM_CHARS: usize = 60;
 const TIME_CHARS: usize = 40;
-/// Code points of a title.
+/// Code points of a title, at most.
 const TITLE_CHARS: usize = 200;
-/// Bytes of a label.
+/// Bytes of a label, at most.
 const LABEL_BYTES: usize = 400;
-/// What a reply has for one id, and for the names of one hit, is such a share of it.
+/// Divisors of the size of a reply: the most that the id of a hit may take, and the most that its names may take.
 const ID_SHARE: usize = 3;
 const NAMES_SHARE: usize = 6;
-/// Code points of a short text, and bytes of a short list.
+/// Code points up to which a text of a hit is never cut, and bytes above which [`short_hit`] leaves out a value that it cannot
+/// cut.
 const SHORT_CHARS: usize = 64;
 const SHORT_BYTES: usize = 200;
-/// Members of a hit with texts, and the members of an excerpt that are texts.
+/// Members of a hit that contain passages of the record, and the members of an excerpt that are such passages.
 const TEXT_MEMBERS: [&str; 5] = [
     "snippet",
     "match_windows",
@@ -45,13 +46,13 @@ const TEXT_MEMBERS: [&str; 5] = [
     "evidence_excerpts",
 ];
 const EXCERPT_TEXTS: [&str; 3] = ["text", "preview_text", "snippet"];
-/// Where the address of a record may be, and how it begins.
+/// Members of a hit that may contain the URI of its record, and the prefix of that URI.
 const URIS: [&str; 3] = ["uri", "resource_uri", "record_uri"];
 const RECORD_URI: &str = "pdpp://record/";
-/// Members of the snippet that mark what was found.
+/// Tags that enclose a match in a snippet.
 const MARKS: [&str; 2] = ["<mark>", "</mark>"];
 
-/// The beginning of a text within so many bytes of JSON, and `…` where there was more.
+/// Returns the beginning of a text in at most `bytes` of JSON without the quotes, including `…` if there was more.
 pub(super) fn within(text: &str, bytes: usize) -> Cow<'_, str> {
     if text.len() <= bytes && json_string_bytes(text) <= bytes + "\"\"".len() {
         return text.into();
@@ -64,9 +65,9 @@ pub(super) fn within(text: &str, bytes: usize) -> Cow<'_, str> {
     format!("{}…", &text[..end.map_or(0, |(at, _)| at)]).into()
 }
 
-/// The beginning of a text, on one line.
+/// Returns the first `chars` code points of a text on one line, and `…` if there were more.
 fn line(text: &str, chars: usize) -> Cow<'_, str> {
-    // One more than can be shown is looked at, whatever it takes.
+    // A code point has at most four bytes. One more than is shown is read, so that a cut is detected.
     match one_line(rung_ladder::head(text, 4 * (chars + 1))) {
         Cow::Borrowed(line) => cut(line, chars),
         Cow::Owned(line) => cut(&line, chars).into_owned().into(),
@@ -75,27 +76,31 @@ fn line(text: &str, chars: usize) -> Cow<'_, str> {
 
 /// A search hit in the common form.
 pub(super) struct Hit<'b> {
-    /// Its members before the snippet, in the order in which they are written.
+    /// The members before the snippet, in the order in which they are written.
     head: Vec<(&'static str, Cow<'b, str>)>,
+    /// The id of the record; `None` if the hit has none or it is too long for a reply.
     pub(super) id: Option<RecordId>,
     pub(super) snippet: Option<Passage>,
-    /// Whether its names take so much that nothing but its id can be told beside its title.
+    /// True if the names take more than their share of a reply. [`BriefHit`] then leaves out the excerpts, and all names but the
+    /// id, the title and the URL.
     pub(super) lean: bool,
-    /// Under which name excerpts came, and what they are.
+    /// The excerpts, by the name under which they are written.
     excerpts: Vec<(&'static str, Vec<Excerpt<'b>>)>,
 }
 
 pub(super) struct Excerpt<'b> {
     pub(super) field: &'b str,
+    /// The text as the provider sent it.
     given: &'b str,
-    /// What of it is shown, once it is.
+    /// The part of it that is shown, computed on first use.
     passage: OnceCell<Passage>,
+    /// True if the provider reports that nothing is missing.
     pub(super) complete: bool,
-    /// What else it is read with.
+    /// Arguments of `read_record_field` that the provider suggests: an offset, a limit or a cursor.
     further: Vec<(&'static str, &'b Json<'b>)>,
 }
 
-/// The words of a question, small.
+/// The words of a query, in lower case.
 pub(super) struct Sought(Vec<Finder<'static>>);
 
 impl Sought {
@@ -105,11 +110,12 @@ impl Sought {
         Self(words.collect())
     }
 
-    /// Where the first of them is that a text has, in code points.
+    /// Returns the position, in code points, of the first word of the query that occurs in a text. An occurrence in lower case is
+    /// preferred.
     fn first_in(&self, text: &str) -> Option<usize> {
         let first = |text: &str| self.0.iter().find_map(|word| word.find(text.as_bytes()));
         let foreign = || self.0.iter().any(|word| !word.needle().is_ascii());
-        // Most of what is found is written in small letters.
+        // Most words that are found are in lower case already, so the text is rarely converted.
         let small = || {
             if foreign() {
                 text.to_lowercase()
@@ -118,16 +124,16 @@ impl Sought {
             }
         };
         let at = first(text).or_else(|| first(&small()))?;
-        // Small letters may take more or fewer bytes; then the beginning will do.
+        // Conversion to lower case can move the match. If it is not at a boundary of the text, the beginning is shown.
         text.is_char_boundary(at)
             .then(|| text[..at].chars().count())
     }
 }
 
-/// A text on one line, and where in it what was looked for is.
+/// A text on one line, and the position of the match in it.
 pub(super) struct Passage {
     text: String,
-    /// Code points before it.
+    /// Code points before the match; 0 if there is none.
     found: usize,
 }
 
@@ -152,12 +158,13 @@ impl Passage {
         }
     }
 
-    /// So many code points of it, around what was looked for.
+    /// Returns `chars` code points around the match, including `…` at each cut.
     pub(super) fn around(&self, chars: usize) -> Cow<'_, str> {
         self.part(chars).1
     }
 
-    /// The same, and after how many code points it begins.
+    /// Returns `chars` code points around the match, and the number of code points before them. A third of them precedes the match.
+    /// A shorter text is returned whole.
     fn part(&self, chars: usize) -> (usize, Cow<'_, str>) {
         if !super::text::is_longer(&self.text, chars) {
             return (0, Cow::Borrowed(&self.text));
@@ -174,7 +181,7 @@ impl Passage {
     }
 }
 
-/// A text without the marks around what was found.
+/// Returns a text without the tags around its matches.
 fn plain(text: &str) -> Cow<'_, str> {
     let mut from = 0;
     let mut rest = String::new();
@@ -196,7 +203,7 @@ fn plain(text: &str) -> Cow<'_, str> {
 }
 
 impl<'b> Hit<'b> {
-    /// Reads a hit for a reply of so many bytes.
+    /// Returns the common form of a provider's hit, for a reply of `reply_bytes`. `at` is its index on the page.
     pub(super) fn of(
         at: usize,
         hit: &'b Json<'b>,
@@ -205,14 +212,14 @@ impl<'b> Hit<'b> {
         reply_bytes: usize,
     ) -> Self {
         let id = hit_id(hit);
-        // Ids are never cut: one is told whole or not at all.
+        // An id is never cut: one that is too long is omitted, and the hit is named by its position.
         let id_bytes = id.as_ref().map_or(0, |id| id.names().json_bytes());
         let fits = id_bytes <= reply_bytes / ID_SHARE;
         let by_place = || format!("result:{}", at + 1);
         let shown = match &id {
             Some(id) if fits => id.to_string(),
             Some(_) => by_place(),
-            // What reads as an id here is that of another record.
+            // A text that parses as a record id here names another record, so it is not shown.
             None => first_text(hit, &["id", "url"])
                 .filter(|text| RecordId::parse(rung_ladder::head(text, MAX_LOOKED_AT)).is_err())
                 .map_or_else(by_place, |text| inline_text(&within(text, LABEL_BYTES))),
@@ -227,7 +234,7 @@ impl<'b> Hit<'b> {
             let why = format!("the id has {id_bytes} bytes, too many for a reply of {reply_bytes}");
             head.push(("id_omitted", why.into()));
         }
-        // What an id is made of is as bounded as the id.
+        // The parts of an id that fits are no longer than the id, so they are not cut.
         let part_bytes = if id.is_some() && fits {
             reply_bytes
         } else {
@@ -286,7 +293,7 @@ impl<'b> Hit<'b> {
         }
     }
 
-    /// What stands under one of its names.
+    /// Returns the member of this name, of those before the snippet.
     pub(super) fn label(&self, name: &str) -> Option<&str> {
         let found = self.head.iter().find(|(own, _)| *own == name);
         found.map(|(_, text)| &**text)
@@ -297,11 +304,11 @@ impl<'b> Hit<'b> {
     }
 
     pub(super) fn all_excerpts(&self) -> impl Iterator<Item = &Excerpt<'b>> {
-        // What was found comes first, under whatever name.
+        // Matches come before other evidence.
         self.excerpts.iter().flat_map(|(_, list)| list)
     }
 
-    /// The first excerpt of each field.
+    /// Returns the first excerpt of each field.
     fn first_excerpts(&self) -> impl Iterator<Item = &Excerpt<'b>> {
         let each = self.all_excerpts().enumerate();
         each.filter_map(|(at, one)| {
@@ -310,7 +317,7 @@ impl<'b> Hit<'b> {
         })
     }
 
-    /// How an excerpt of it is read on.
+    /// Returns the call that continues an excerpt.
     pub(super) fn reading<'s>(&'s self, excerpt: &'s Excerpt<'b>) -> ExcerptContinuation<'s> {
         ExcerptContinuation {
             id: self.shown_id(),
@@ -319,8 +326,9 @@ impl<'b> Hit<'b> {
     }
 }
 
-/// Returns a provider's hit with its texts cut to so many code points around what was found, and without members that are too
-/// large for a reply of so many bytes. Calls `omit` with the names of what is cut or left out.
+/// Returns a provider's hit with its passages cut to `chars` code points around the match, other texts cut at their end, and
+/// without members that are too large for a reply of `reply_bytes`. Calls `omit` with the name of each member that is cut or left
+/// out, except passages that are cut.
 pub(super) fn short_hit<'a>(
     hit: &Json<'a>,
     sought: &Sought,
@@ -338,7 +346,7 @@ pub(super) fn short_hit<'a>(
         if TEXT_MEMBERS.contains(&name) {
             shorten_texts(&mut value, sought, chars);
         } else if is_identity(name) {
-            // What is too long for a label is not cut: it is in the ID of the common form, or said to be left out there.
+            // A part of an identity is never cut. A long one is in the id of the common form, or `id_omitted` reports it.
             if value.is_larger(LABEL_BYTES) {
                 omit(name);
                 continue;
@@ -363,11 +371,12 @@ pub(super) fn short_hit<'a>(
     Json::Object(short)
 }
 
-/// True for members that identify a record or say where it is.
+/// Returns true if the name of a member suggests that it identifies or locates a record.
 fn is_identity(name: &str) -> bool {
     name.ends_with("id") || name.ends_with("key") || name.ends_with("url") || name.ends_with("uri")
 }
 
+/// Cuts the passages in a value around the match.
 fn shorten_texts(value: &mut Json<'_>, sought: &Sought, chars: usize) {
     match value {
         Json::String(text) if super::text::is_longer(text, chars.max(SHORT_CHARS)) => {
@@ -380,7 +389,7 @@ fn shorten_texts(value: &mut Json<'_>, sought: &Sought, chars: usize) {
             }
         }
         Json::Object(members) => {
-            // Where a text is, is never cut.
+            // Members that locate a passage are never cut.
             let texts = members
                 .iter_mut()
                 .filter(|(name, _)| EXCERPT_TEXTS.contains(name));
@@ -390,7 +399,7 @@ fn shorten_texts(value: &mut Json<'_>, sought: &Sought, chars: usize) {
     }
 }
 
-/// How an excerpt is read on: with which tool and arguments.
+/// The call that continues an excerpt.
 #[derive(Clone, Copy)]
 pub(super) struct ExcerptContinuation<'s> {
     id: &'s str,
@@ -419,7 +428,7 @@ impl Serialize for ExcerptContinuation<'_> {
     }
 }
 
-/// A hit with everything that is known of it.
+/// A hit with all its members. Each excerpt has its continuation, unless the hit has no id.
 pub(super) struct WholeHit<'s>(pub(super) &'s Hit<'s>, pub(super) &'s Sought);
 
 impl Serialize for WholeHit<'_> {
@@ -455,7 +464,7 @@ impl Serialize for WholeHit<'_> {
     }
 }
 
-/// The same in fewer words: an excerpt that repeats the snippet says only where it is.
+/// A hit with texts of about `chars` code points. If it has a snippet, its excerpts only name their fields.
 pub(super) struct BriefHit<'s> {
     pub(super) hit: &'s Hit<'s>,
     pub(super) sought: &'s Sought,
@@ -463,14 +472,14 @@ pub(super) struct BriefHit<'s> {
     pub(super) provider: &'s str,
 }
 
-/// Code points of the title, and bytes of the address, of a hit whose names take much.
+/// Code points of the title, and bytes of the URL, of a lean hit, at most.
 const LEAN_TITLE_CHARS: usize = 80;
 const LEAN_URL_BYTES: usize = 200;
 
 impl BriefHit<'_> {
-    /// Writes it as JSON.
+    /// Writes the hit as JSON.
     pub(super) fn write(&self, out: &mut String) {
-        // What is named here needs no escape; what a provider named may.
+        // Names that are literals here need no escapes; texts of the provider may.
         let mut first = true;
         let mut name = |out: &mut String, name: &'static str| {
             out.push(if std::mem::take(&mut first) { '{' } else { ',' });
@@ -521,6 +530,7 @@ impl BriefHit<'_> {
 }
 
 impl<'b> Excerpt<'b> {
+    /// Returns an excerpt; `None` if it does not name a valid field.
     fn of(one: &'b Json<'b>) -> Option<Self> {
         let field = first_text(one, &["field_path", "field", "path"])?;
         let field = Some(field).filter(|field| is_name(field))?;
@@ -549,20 +559,20 @@ impl<'b> Excerpt<'b> {
         })
     }
 
-    /// What of it is shown.
+    /// Returns the part of the text that is shown.
     pub(super) fn passage(&self, sought: &Sought) -> &Passage {
         self.passage.get_or_init(|| Passage::of(self.given, sought))
     }
 
-    /// What it is read with under a name.
+    /// Returns the provider's value of an argument of `read_record_field`.
     pub(super) fn given(&self, name: &str) -> Option<&Json<'b>> {
         let found = self.further.iter().find(|(own, _)| *own == name);
         found.map(|(_, value)| *value)
     }
 }
 
-/// Returns the record id of a hit. A key may look like the id of another record: the hit's separate parts take precedence, and
-/// an id that contradicts them is ignored.
+/// Returns the record id of a hit. A key may look like the id of another record, so the separate parts of the hit take precedence,
+/// and an id that contradicts them is ignored.
 fn hit_id(hit: &Json<'_>) -> Option<RecordId> {
     let connection = first_text(hit, &["connection_id", "connector_instance_id"]);
     let stream = first_text(hit, &["stream"]);
@@ -591,7 +601,7 @@ fn hit_id(hit: &Json<'_>) -> Option<RecordId> {
     RecordId::new(connection, stream.to_owned(), record.to_owned()).ok()
 }
 
-/// What a hit or a record is called.
+/// Returns the title of a hit or a record: its own, or else one that is built from its source, its stream and a time.
 pub(super) fn title<'b>(hit: &'b Json<'_>) -> Cow<'b, str> {
     let inner = [
         hit,
@@ -633,10 +643,10 @@ pub(super) fn title<'b>(hit: &'b Json<'_>) -> Cow<'b, str> {
     parts.join(" / ").into()
 }
 
-/// Bytes of an address that is passed on.
+/// Bytes of a URL that is passed on, at most.
 const MAX_URL_BYTES: usize = 1_024;
 
-/// Where a record can be cited.
+/// Returns the URL to cite a record by: its own, or its URL at the provider, or else the provider's.
 pub(super) fn url<'b>(hit: &'b Json<'_>, id: Option<&RecordId>, provider: &'b str) -> Cow<'b, str> {
     let direct = [hit, &hit["data"]]
         .into_iter()

@@ -1,4 +1,4 @@
-//! The content ladder of records: which fields are long, cut or not text, their size, and how to continue.
+//! The content ladder of records: the fields that are long, cut or binary, their sizes, and the calls that continue them.
 
 use rung_ladder::{Binding, CursorKey, CursorTarget, JsonKind, Path, Position, Shortcut, limits};
 use rung_records::digest;
@@ -11,21 +11,21 @@ use super::json::{Json, JsonObject};
 use super::short::conceal_bytes;
 use super::window;
 
-/// A text up to this many code points is never cut.
+/// Code points up to which a text is never cut.
 pub(super) const SHORT_CHARS: usize = 64;
-/// A text from this many code points on is listed, cut or not.
+/// Code points above which a text is listed even if it is whole; for a list or an object, bytes of its JSON.
 pub(super) const LONG_CHARS: usize = 4_096;
-/// Records that are listed with everything that is known.
+/// Records whose fields a ladder describes, at most.
 pub(super) const MAX_RECORDS: usize = 5;
-/// Fields of a kind that are listed for a record with everything that is known.
+/// Fields of each kind that are described for a record, at most. Further fields have brief entries, without a continuation.
 const MAX_TEXTS: usize = 5;
 const MAX_BINARIES: usize = 5;
 const MAX_JSON: usize = 8;
-/// Code points of a preview of JSON.
+/// Code points of the preview of a list or an object: where the texts of the record are whole, and where they are cut.
 const JSON_CHARS: usize = 512;
 const BRIEF_JSON_CHARS: usize = 96;
 
-/// Members of a record that say whose it is, and are no fields of it.
+/// Members of a row without an envelope that are not fields: its identity, its metadata and its expanded relations.
 const NO_FIELDS: [&str; 10] = [
     "id",
     "record_id",
@@ -39,14 +39,14 @@ const NO_FIELDS: [&str; 10] = [
     "expanded",
 ];
 
-/// What of a record is where nothing else says so.
+/// The stream and the connection of rows that do not name them. They are known from the request.
 #[derive(Clone, Copy, Default)]
 pub(super) struct ImpliedIdentity<'a> {
     pub(super) stream: Option<&'a str>,
     pub(super) connection: Option<&'a str>,
 }
 
-/// Returns the names of a row's record; `None` if they are missing or invalid, so that nothing of it can be read on.
+/// Returns the names of a row's record; `None` if they are missing or invalid, so that no call could continue it.
 pub(super) fn identity<'a>(
     row: &'a Json<'_>,
     known: ImpliedIdentity<'a>,
@@ -60,7 +60,7 @@ pub(super) fn identity<'a>(
     names.is_valid().then_some(names)
 }
 
-/// The fields of a row.
+/// Returns the fields of a row: the members of its `data` if that is an object, else its own members. See [`is_field`].
 pub(super) fn fields<'b, 'a>(row: &'b Json<'a>) -> impl Iterator<Item = (&'b str, &'b Json<'a>)> {
     let enveloped = row.get("data").and_then(Json::as_object);
     let bare = row.as_object().filter(|_| enveloped.is_none());
@@ -68,12 +68,13 @@ pub(super) fn fields<'b, 'a>(row: &'b Json<'a>) -> impl Iterator<Item = (&'b str
     members.filter(move |(name, _)| is_field(name, enveloped.is_some()))
 }
 
-/// Whether a member of a row is a field of it: of its envelope's data, or among what says whose it is.
+/// Returns true if a member is a field. Its name must be valid, because a call names the field. In an envelope's `data`
+/// (`enveloped`) all such members are fields; in a row without an envelope, all but `NO_FIELDS`.
 pub(super) fn is_field(name: &str, enveloped: bool) -> bool {
     (enveloped || !NO_FIELDS.contains(&name)) && is_name(name)
 }
 
-/// How long a text is, in a word.
+/// Returns the size of a text of `chars` code points as one word.
 fn size_grade(chars: usize) -> &'static str {
     match chars {
         0..=LONG_CHARS => "small",
@@ -82,19 +83,19 @@ fn size_grade(chars: usize) -> &'static str {
     }
 }
 
-/// What cursors and continuations are built from.
+/// The key that seals cursors, and the authority that they are bound to.
 #[derive(Clone, Copy)]
 pub(super) struct Ladder<'a> {
     pub(super) key: &'a CursorKey,
     pub(super) authority: &'a str,
 }
 
-/// A text field, and how much of it is shown.
+/// A text field, and the part of it that is shown.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) field: &'a str,
     pub(super) text: &'a str,
-    /// Code points of it that are there; all of them without it.
+    /// Code points that are shown; `None` if the text is whole.
     pub(super) chars: Option<usize>,
 }
 
@@ -115,7 +116,7 @@ pub(super) struct RecordEntry<'v> {
     binary_fields: Vec<Value>,
 }
 
-/// Lists of which some say no more than names.
+/// The lists of a ladder in which some entries only name a field.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Brief {
     pub(super) texts: bool,
@@ -124,7 +125,8 @@ pub(super) struct Brief {
 }
 
 impl Brief {
-    /// How what is listed by name is read on, said once for all of it; texts from so many code points on.
+    /// Returns one continuation for all fields that are only named; `None` if there are none. `id` is the placeholder of the
+    /// record's id. Texts continue at code point `chars`.
     pub(super) fn reading(self, id: &str, chars: usize) -> Option<Value> {
         if !self.texts && !self.jsons && !self.binaries {
             return None;
@@ -147,7 +149,7 @@ impl Brief {
 }
 
 impl RecordEntry<'_> {
-    /// Which of its lists go on with names alone.
+    /// Returns the lists that have more entries than are described.
     pub(super) fn brief(&self) -> Brief {
         Brief {
             texts: self.field_windows.len() > MAX_TEXTS,
@@ -157,7 +159,7 @@ impl RecordEntry<'_> {
     }
 }
 
-/// The ladder entry of a text field.
+/// The ladder entry of a text field. Beyond `MAX_TEXTS` it is `Brief`: without a cursor, a digest and a continuation.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum TextEntry<'v> {
@@ -182,7 +184,7 @@ pub(super) enum TextEntry<'v> {
     },
 }
 
-/// How a field is read on: with which tool and arguments.
+/// The call that continues a field.
 #[derive(Serialize)]
 pub(super) struct FieldContinuation<'v> {
     tool: &'static str,
@@ -198,8 +200,10 @@ struct FieldArguments<'v> {
 }
 
 impl Ladder<'_> {
-    /// A cursor to go on with from a code point, or to go back with to it, in a field whose content is known. Its size goes along
-    /// where the digest is ours: not every provider has digests to compare it with.
+    /// Returns a sealed cursor into a field. The window begins at code point `offset`, or ends there if `back` is true.
+    ///
+    /// `size_chars` is the size of the field. Pass it if `digest` was computed here: not every provider has a digest to compare
+    /// it with, and then a changed field is recognized by its size.
     pub(super) fn cursor(
         self,
         record: &RecordId,
@@ -235,7 +239,7 @@ impl Ladder<'_> {
         self.key.seal(&binding, &position).into_string()
     }
 
-    /// A text field with everything that is known of it.
+    /// Returns the entry that describes a text field. A text that is whole can be read from its beginning.
     pub(super) fn text_field<'v>(self, record: &RecordId, shown: Shown<'v>) -> TextEntry<'v> {
         let size = shown.text.chars().count();
         let offset = shown.chars.unwrap_or(0) as u64;
@@ -274,8 +278,11 @@ impl Ladder<'_> {
         }
     }
 
-    /// A record with everything that is known of its fields; `None` where there is nothing to say. `cut_to` is where texts were
-    /// cut that are not short; `cut_json` are fields with such texts within.
+    /// Returns the entry of a record; `None` if it has no field to list. `cut_to` is the number of code points that long texts are
+    /// cut to, `None` if they are whole. `cut_json` names the lists and objects that are not shown whole.
+    ///
+    /// Every field that is cut or binary is listed, beyond the maximum of its kind in a brief entry. A field that is long but whole
+    /// is left out beyond the maximum.
     pub(super) fn record<'v>(
         self,
         names: RecordNames<'v>,
@@ -288,7 +295,7 @@ impl Ladder<'_> {
         for (name, value) in fields(row) {
             if let Some(mut told) = binary::describe_binary(value) {
                 if binaries.len() >= MAX_BINARIES {
-                    // Whatever is not shown is told, if in fewer words.
+                    // Binary data is never shown, so every binary field is listed.
                     binaries.push(json!({"field_path": name, "preview_status": "binary-only"}));
                 } else {
                     let mut entry = Map::new();
@@ -315,7 +322,7 @@ impl Ladder<'_> {
                         };
                         texts.push(self.text_field(record, shown));
                     } else if let Some(chars) = cut {
-                        // Every cut is told, if in fewer words.
+                        // Every cut text is listed.
                         texts.push(TextEntry::Brief {
                             field_path: name,
                             preview_status: "truncated",
@@ -354,11 +361,13 @@ impl Ladder<'_> {
     }
 }
 
-/// Whether a text of a record is cut where texts are cut to so many code points.
+/// Returns true if a text is cut where texts are cut to `most` code points. A text of up to [`SHORT_CHARS`] never is.
 pub(super) fn is_cut(text: &str, most: usize) -> bool {
     super::text::is_longer(text, most.max(SHORT_CHARS))
 }
 
+/// Returns the entry of a list or an object. The size is that of its whole JSON; base64 is replaced in the preview, which is
+/// shorter with `brief`.
 fn json_field(record: &RecordId, name: &str, value: &Json<'_>, cut: bool, brief: bool) -> Value {
     let json = value.to_string();
     let mut shown = value.clone();

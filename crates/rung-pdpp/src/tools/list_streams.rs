@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use rung_fault::{Code, Fault};
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Body, InputSchema, Reply, Tool, first_fitting};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -59,14 +59,13 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
         }
     }
     let structured = context.structured(&body, None, answer.request_id.as_deref());
-    let reply = context.reply(text.clone(), &structured, &[]);
+    let reply = context.reply(text, &structured, &[]);
     let (_, most) = context.row_limit().bytes(rows.len(), context.call);
-    if reply.form_bytes() <= most {
-        return Ok(reply);
-    }
-    let why = format!("the {} streams are larger than a reply may be", rows.len());
-    let fault = Fault::new(Code::ResultTooLarge, why);
-    Err(fault
-        .with_hint("call list_streams with a connection_id, or schema")
-        .into())
+    first_fitting([reply], most).ok_or_else(|| {
+        let why = format!("the {} streams are larger than a reply may be", rows.len());
+        let fault = Fault::new(Code::ResultTooLarge, why);
+        fault
+            .with_hint("call list_streams with a connection_id, or schema")
+            .into()
+    })
 }

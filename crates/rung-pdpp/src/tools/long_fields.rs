@@ -1,6 +1,7 @@
-//! The long texts of records: which they are, their size whole and cut, and the ladder of those that were cut.
+//! The long texts of records, their sizes, and the content ladder that lists those that are not shown whole.
 //!
-//! Owns: finding them, computing sizes, and the list of continuations. Refuses to know: budgets, and what else is on a page.
+//! Owns: finding long texts, computing their sizes, and listing their continuations. Refuses to know: budgets, and the rest of
+//! a page.
 
 use std::fmt::Write as _;
 
@@ -15,28 +16,32 @@ use super::ladder::{Brief, ImpliedIdentity, Ladder, MAX_RECORDS, SHORT_CHARS, id
 use super::short::MAX_DEPTH;
 use super::text::json_text;
 
-/// A text of a record that may be cut.
+/// A text of a record that is longer than [`SHORT_CHARS`], so that it may be cut.
 pub(super) struct LongField<'v> {
+    /// The field of the record that contains the text.
     field: &'v str,
+    /// True if the text is inside a list or an object of the field.
     nested: bool,
     pub(super) text: &'v JsonText<'v>,
+    /// The size in code points.
     chars: usize,
+    /// True if the text is base64, which is never shown.
     binary: bool,
 }
 
 impl LongField<'_> {
-    /// Whether it is cut where texts are cut to so many code points.
+    /// Returns true if the text is cut where texts are cut to `chars` code points. Base64 is replaced, never cut.
     fn is_cut(&self, chars: usize) -> bool {
         !self.binary && self.chars > chars.max(SHORT_CHARS)
     }
 
-    /// Whether something else is shown in its place then: bytes never are shown.
+    /// Returns true if the text is not shown whole where texts are cut to `chars` code points: it is cut, or it is base64.
     fn is_changed(&self, chars: usize) -> bool {
         self.binary || self.is_cut(chars)
     }
 }
 
-/// The texts of some rows that may be cut, and whose they are.
+/// The long texts of some rows, and the records that contain them.
 pub(super) struct LongFields<'v> {
     records: Vec<Record<'v>>,
     texts: Vec<LongField<'v>>,
@@ -45,11 +50,13 @@ pub(super) struct LongFields<'v> {
 struct Record<'v> {
     names: RecordNames<'v>,
     row: &'v Json<'v>,
-    /// Which of the texts are its own.
+    /// The range of the record's texts in `LongFields::texts`. The texts of an expanded record belong to that record.
     own: std::ops::Range<usize>,
 }
 
 impl<'v> LongFields<'v> {
+    /// Returns the long texts of `rows` and of the records that are expanded in them. A row without a valid identity is skipped,
+    /// because no call could read the rest of its texts.
     pub(super) fn of(rows: &'v [Json<'v>], known: ImpliedIdentity<'v>) -> Self {
         let mut found = Self {
             records: Vec::with_capacity(rows.len()),
@@ -61,7 +68,7 @@ impl<'v> LongFields<'v> {
         found
     }
 
-    /// Those of the records of relations that were read along.
+    /// Returns the long texts of the records in expanded relations.
     pub(super) fn within(expanded: &'v Json<'v>) -> Self {
         let mut found = Self {
             records: Vec::new(),
@@ -73,6 +80,7 @@ impl<'v> LongFields<'v> {
         found
     }
 
+    /// Adds the texts of a row, then those of its expanded records down to [`MAX_DEPTH`].
     fn take(&mut self, row: &'v Json<'v>, known: ImpliedIdentity<'v>, depth: usize) {
         let Some(names) = identity(row, known) else {
             return;
@@ -116,19 +124,19 @@ impl<'v> LongFields<'v> {
         }
     }
 
-    /// The texts of a record.
+    /// Returns the texts of the record at this index; none if there is no such record.
     fn own(&self, record: usize) -> &[LongField<'v>] {
         let own = self.records.get(record).map(|record| record.own.clone());
         &self.texts[own.unwrap_or_default()]
     }
 
-    /// The texts that may be cut.
+    /// Returns the texts of all records, without base64.
     pub(super) fn texts(&self) -> impl Iterator<Item = &'v JsonText<'v>> {
         let texts = self.texts.iter().filter(|long| !long.binary);
         texts.map(|long| long.text)
     }
 
-    /// Fields of a record with texts within them that are cut.
+    /// Returns the names of a record's lists and objects that contain a text which is not shown whole.
     pub(super) fn cut_json(&self, record: usize, chars: usize) -> Vec<&'v str> {
         let mut names: Vec<&str> = Vec::new();
         for long in self.own(record).iter().filter(|long| long.nested) {
@@ -139,7 +147,11 @@ impl<'v> LongFields<'v> {
         names
     }
 
-    /// Returns the ladder of the fields that are cut to `chars` code points.
+    /// Returns the content ladder of records whose texts are cut to `chars` code points; `None` if there is nothing to list.
+    /// `usize::MAX` means that no text is cut.
+    ///
+    /// With `full`, the first [`MAX_RECORDS`] entries describe their fields. The other entries only name the fields that are not
+    /// shown whole, and the ladder has one continuation for all of them.
     pub(super) fn ladder(
         &self,
         kind: &'static str,
@@ -168,7 +180,7 @@ impl<'v> LongFields<'v> {
             if !own.iter().any(|long| long.is_changed(chars)) {
                 continue;
             }
-            // There may be hundreds that say no more than their names.
+            // There may be hundreds of these entries, so they are written without intermediate values.
             let own = || own.iter().filter(|long| !long.nested);
             let sized = |long: &LongField<'v>| (long.field, Some(long.chars));
             let texts = own().filter(|long| long.is_cut(chars)).map(sized);
@@ -209,10 +221,11 @@ pub(super) struct ContentLadder {
     records: RawJson,
 }
 
-/// Bytes that a record takes by its names alone, as a rule.
+/// Usual bytes of an entry that only names fields, for allocation.
 const BRIEF_BYTES: usize = 128;
 
-/// Lists fields, with how long they are. Whether there are any.
+/// Appends a list of fields and their sizes, with `begin` before the first. Returns true if there was any field; appends nothing
+/// otherwise.
 fn tell_names<'v>(
     told: &mut String,
     begin: &str,
@@ -235,7 +248,8 @@ fn tell_names<'v>(
     any
 }
 
-/// Fields of a row with texts within them that are cut to so many code points.
+/// Returns the names of a row's lists and objects that contain a text which is not shown whole where texts are cut to `chars`
+/// code points.
 pub(super) fn cut_json<'v>(
     row: &'v Json<'v>,
     known: ImpliedIdentity<'v>,
@@ -244,7 +258,7 @@ pub(super) fn cut_json<'v>(
     LongFields::of(std::slice::from_ref(row), known).cut_json(0, chars)
 }
 
-/// Records within a relation that was read along.
+/// Returns the records in an expanded relation: the outermost objects that have an `id`.
 fn rows_within<'b, 'a>(value: &'b Json<'a>) -> Vec<&'b Json<'a>> {
     match value {
         Json::Array(items) => items.iter().flat_map(rows_within).collect(),

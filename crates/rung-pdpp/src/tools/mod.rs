@@ -285,24 +285,13 @@ impl ToolSet for PersonalData {
         with_filter_hint(fault)
     }
 
-    /// Replaces a reply over its limit by a fault. That happens where names, which are never cut, are too long.
     fn answer(&self, call: &Call, outcome: SizedReply) -> Result<Answer, ProviderError> {
-        let SizedReply { reply, is_sized } = outcome;
         let most = match self.options.max_reply_bytes {
-            _ if is_sized => call.budget.max_bytes,
+            _ if outcome.is_sized => call.budget.max_bytes,
             None => call.budget.max_bytes.max(call.page_bytes),
             Some(_) => self.options.usual_bytes(call),
         };
-        if reply.form_bytes() <= most {
-            return Ok(Answer::Reply(reply));
-        }
-        let why = format!(
-            "the parts of this reply that are never cut take {} bytes; the limit is {most}",
-            reply.form_bytes()
-        );
-        let fault = Fault::new(Code::ResultTooLarge, why)
-            .with_hint("request less: a smaller limit, fewer fields, or a part of a field with read_record_field");
-        Err(fault.into())
+        Ok(Answer::Fitted(outcome.reply, most))
     }
 
     fn failed<'a>(

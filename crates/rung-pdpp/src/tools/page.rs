@@ -1,7 +1,8 @@
-//! A page of records: its structured content in more or less detail.
+//! A page of records as structured content, in more or less detail.
 //!
-//! A page that fits is sent as the provider sent it. Otherwise long texts become previews, each listed with its continuation; then
-//! long lists and objects. Names, cursors and short fields are never changed.
+//! A page that fits is sent as the provider sent it, apart from base64. Otherwise members that every row repeats are removed, and
+//! long texts become previews with continuations. If that is not enough, long lists and objects become previews as well. Names,
+//! cursors and short fields are never cut.
 
 use std::cell::OnceCell;
 
@@ -23,14 +24,14 @@ use super::text::json_text;
 
 /// The `kind` of the content ladder.
 const KIND: &str = "record_set";
-/// Bytes of a list or an object that is cut.
+/// Bytes to which a long list or object is cut.
 const LIST_BYTES: usize = 256;
-/// Names of fields that are left out, at most, and bytes of the reply for each of them.
+/// Names of omitted fields that are listed, at most, and bytes of room that each of them requires.
 const OMITTED_NAMES: usize = 24;
 const OMITTED_SHARE: usize = 400;
-/// Renderings of a record that is too large, each with less of it.
+/// Renderings of a page that is too large, each with less room, before the least is rendered.
 const MAX_RENDERINGS: usize = 4;
-/// Code points of the texts of a record that is too large.
+/// Code points to which the texts of a page that is too large are cut.
 const LEAST_CHARS: usize = 16;
 
 /// A page of records.
@@ -38,14 +39,14 @@ pub(super) struct Page<'a> {
     pub(super) context: &'a RecordContext<'a>,
     /// The provider's response.
     pub(super) body: Json<'a>,
-    /// The path of the rows in it.
+    /// The path of the rows in `body`.
     pub(super) rows_at: &'static str,
     pub(super) known: ImpliedIdentity<'a>,
     pub(super) stream: &'a str,
-    /// The number of records that were requested instead of more, which would not have fit.
+    /// The number of records in the repeated request, if the first one returned more than fit.
     pub(super) shortened: Option<usize>,
     pub(super) request_id: Option<&'a str>,
-    /// The response without what every row repeats.
+    /// The response without the members that every row repeats, computed on first use.
     pub(super) lean_body: OnceCell<Json<'a>>,
 }
 
@@ -78,7 +79,7 @@ impl Rows for Page<'_> {
     fn structured_in_part(&self, max_bytes: usize) -> Box<RawValue> {
         let around = self.render(&Json::Null, None).get().len();
         let mut room = max_bytes.saturating_sub(around);
-        // Estimated and then measured: with less room where it is over.
+        // The size is estimated for the cut and then measured. While it is too large, the room shrinks by the excess.
         for _ in 0..MAX_RENDERINGS {
             let rendered = self.fitted_to(room);
             let over = rendered.get().len().saturating_sub(max_bytes);
@@ -91,7 +92,7 @@ impl Rows for Page<'_> {
     }
 }
 
-/// Whether there are bytes somewhere in it, in place of which something shorter is shown.
+/// Returns true if a value contains base64, which is replaced by its length.
 fn has_binary(value: &Json<'_>) -> bool {
     match value {
         Json::String(text) => is_base64(text),
@@ -101,7 +102,8 @@ fn has_binary(value: &Json<'_>) -> bool {
     }
 }
 
-/// Whether a row has nothing but short values: nothing to be listed, and no bytes that must not be shown.
+/// Returns true if a row has no expanded records and all its fields are short: the ladder has nothing to list, and no field is
+/// base64.
 fn is_plain(row: &Json<'_>) -> bool {
     let short = |value: &Json<'_>| match value {
         Json::String(text) => text.len() <= LONG_CHARS && !is_base64(text),
@@ -111,7 +113,7 @@ fn is_plain(row: &Json<'_>) -> bool {
     row.get("expanded").is_none() && super::ladder::fields(row).all(|(_, value)| short(value))
 }
 
-/// Bytes that a row takes once the texts and lists of its fields are cut, with what is said of each of them.
+/// Returns the estimated bytes of a row after its texts and lists are cut, including the ladder entries of the cut ones.
 fn shrunk_row(row: &Json<'_>, chars: usize) -> usize {
     let enveloped = row.get("data").is_some_and(Json::is_object);
     let own = row.as_object().into_iter().flat_map(JsonObject::iter);
@@ -127,8 +129,8 @@ fn shrunk_row(row: &Json<'_>, chars: usize) -> usize {
     2 + each.sum::<usize>()
 }
 
-/// The same of a field. One whose name leads nowhere is not cut, and lists are cut where they stand apart from what says whose
-/// they are.
+/// Returns the estimated bytes of a member after it is cut. A member that is not a field is not cut. A list or an object is cut
+/// only in an envelope's `data`.
 fn shrunk_field(name: &str, value: &Json<'_>, enveloped: bool, chars: usize) -> usize {
     const LISTED_BYTES: usize = 120;
     const CUT_BYTES: usize = LIST_BYTES + 200;
@@ -143,11 +145,12 @@ fn shrunk_field(name: &str, value: &Json<'_>, enveloped: bool, chars: usize) -> 
     }
 }
 
+/// Returns the bytes of a member that is not cut, with quotes, colon and comma.
 fn whole_member(name: &str, value: &Json<'_>) -> usize {
     name.len() + 4 + value.json_bytes()
 }
 
-/// Lists the fields whose lists and objects were cut.
+/// Adds the lists and objects that were cut to the content ladder. Replaces the entry of a field that is listed already.
 fn list_cut_json(ladder: &mut Option<Value>, cut: Vec<(RecordId, String, usize)>) {
     if cut.is_empty() {
         return;
@@ -216,7 +219,7 @@ impl<'a> Page<'a> {
         })
     }
 
-    /// Returns the structured content with this body.
+    /// Returns the structured content with `body` as its data.
     fn render(&self, body: &Json<'_>, ladder: Option<Box<RawValue>>) -> Box<RawValue> {
         const DATA: &str = "{\"data\":";
         let mut members: Vec<(&'static str, Box<RawValue>)> = Vec::new();
@@ -229,6 +232,7 @@ impl<'a> Page<'a> {
             .context
             .structured(Value::Null, members, self.request_id);
         let around = to_raw_json(&around);
+        // The body is written in the position of the null, without an intermediate copy.
         let rest = &around.get()[DATA.len() + "null".len()..];
         let mut rendered = String::with_capacity(around.get().len() + body.json_bytes());
         rendered.push_str(DATA);
@@ -237,13 +241,15 @@ impl<'a> Page<'a> {
         to_raw_json(&RawJson::new(rendered))
     }
 
-    /// Returns the body as the provider sent it, without the bytes of binary fields.
+    /// Returns the structured content with the body as the provider sent it, apart from base64; `None` if it has more than
+    /// `max_bytes`.
     fn whole(&self, max_bytes: usize) -> Option<Box<RawValue>> {
         let is_binary = self.rows().iter().any(has_binary);
+        // A body with base64 gets smaller, so its size is not known yet.
         if !is_binary && self.body.is_larger(max_bytes) {
             return None;
         }
-        // Short texts are not listed.
+        // Plain rows have no ladder entries, so they are not searched for long texts.
         let is_plain = self.rows().iter().all(is_plain);
         let rows = if is_plain { &[] } else { self.rows() };
         let ladder = LongFields::of(rows, self.known).ladder(KIND, usize::MAX, self.ladder(), true);
@@ -258,6 +264,8 @@ impl<'a> Page<'a> {
         (rendered.get().len() <= max_bytes).then_some(rendered)
     }
 
+    /// Returns the structured content with texts cut to `chars` code points. With `described`, the ladder describes the fields of
+    /// the first records.
     fn with_short_texts(&self, chars: usize, described: bool) -> Box<RawValue> {
         let body = self.lean_body();
         let fields = LongFields::of(self.rows_of(body), self.known);
@@ -268,7 +276,8 @@ impl<'a> Page<'a> {
         self.render(&body, ladder)
     }
 
-    /// Returns a body whose texts, lists and objects are cut. `omitted` names what was left out of it before.
+    /// Returns the structured content with texts, lists and objects cut. `omitted` describes what was removed from `body` before;
+    /// it is null if nothing was.
     fn in_part(&self, mut body: Json<'a>, chars: usize, omitted: Value) -> Box<RawValue> {
         let fields = LongFields::of(self.rows_of(&body), self.known);
         let ladder = fields.ladder(KIND, chars, self.ladder(), false);
@@ -282,14 +291,14 @@ impl<'a> Page<'a> {
         self.render(&body, ladder.map(|ladder| to_raw_json(&ladder)))
     }
 
-    /// Returns the page with what fits into `room` bytes; the rest is named.
+    /// Returns the structured content with the records or fields that fit into about `room` bytes. The ladder describes the rest.
     fn fitted_to(&self, room: usize) -> Box<RawValue> {
         let mut body = self.lean_body().clone();
         let omitted = self.leave_out(&mut body, room, LEAST_CHARS);
         self.in_part(body, LEAST_CHARS, omitted)
     }
 
-    /// Cuts the texts of the rows to so many code points.
+    /// Cuts the texts of the rows to `chars` code points.
     fn shorten(&self, body: &mut Json<'_>, chars: usize) {
         if let Some(Json::Array(rows)) = body.pointer_mut(self.rows_at) {
             for row in rows {
@@ -298,8 +307,9 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Leaves out what does not fit into `room` bytes once it is cut: the largest fields of a single record, the last of several
-    /// records. Returns what was left out.
+    /// Removes what does not fit into `room` bytes after the cut: the last of several records, or the largest fields of a single
+    /// record. The first of several records is kept with all its fields. Returns a description of what was removed; null if nothing
+    /// was.
     fn leave_out(&self, body: &mut Json<'_>, room: usize, chars: usize) -> Value {
         let known = self.known;
         let most_names = OMITTED_NAMES.min(room / OMITTED_SHARE);
@@ -362,7 +372,8 @@ impl<'a> Page<'a> {
         json!({"field_count": count, "fields": names, "read": read})
     }
 
-    /// Cuts lists and objects within the rows to so many bytes. Which fields of which records those were, and how long.
+    /// Cuts the lists and objects in the rows to `max_bytes`. Returns the record, the field and the original code points of each
+    /// value that was cut. Rows without an envelope and references to blobs are left unchanged.
     fn cut_lists(&self, body: &mut Json<'_>, max_bytes: usize) -> Vec<(RecordId, String, usize)> {
         let known = self.known;
         let mut cut = Vec::new();
@@ -395,7 +406,8 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Moves the display names, which every row repeats, to the page, and removes redundant members.
+/// Moves the display names, which every row repeats, to the page, by connection. A row whose display name differs from the first
+/// of its connection keeps it. Removes `links`, and members that repeat the connection or the kind of object.
 fn remove_repetitions(body: &mut Json<'_>, rows_at: &str) {
     if let Some(body) = body.as_object_mut() {
         body.remove("links");

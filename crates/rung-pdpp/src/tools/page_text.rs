@@ -1,5 +1,5 @@
-//! A page of records as text: each record by its ID, its title, its fields as far as they fit, and the continuation of those that
-//! are cut.
+//! A page of records as text: for each record its id, its fields as far as they fit, and the continuation of those that are cut. A
+//! record of which little fits is shown by its title.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -18,11 +18,11 @@ use super::short::{conceal_bytes, short_row, shorten_fields, shorten_within};
 use super::text::{cut, is_longer, json_text};
 use super::window;
 
-/// The least room, in code points, in which a record's text includes the URI of its continuation.
+/// The least room of a record, in code points, in which its text includes the URI of its continuation.
 const ADDRESS_CHARS: usize = 480;
 /// Links to continuations, at most.
 const MAX_LINKS: usize = 5;
-/// Code points of a title, and of the fields after it, of a record of which no more fits.
+/// For a record of which little fits: code points of its title, at most, and of the fields after it, at least.
 const TITLE_CHARS: usize = 80;
 const FIRST_CHARS: usize = 48;
 
@@ -43,7 +43,7 @@ impl PageText<'_> {
         self.render(self.rows, max_bytes)
     }
 
-    /// Renders as many of the first records as fit into `max_bytes`.
+    /// Renders as many of the first records as fit into `max_bytes`, each as short as possible. One record is always rendered.
     pub(super) fn content_in_part(&self, max_bytes: usize) -> Vec<ContentBlock> {
         let mut count = self.rows.len();
         loop {
@@ -112,7 +112,8 @@ impl PageText<'_> {
     }
 }
 
-/// Returns the largest share that each of several sizes may have of the room, if smaller ones leave theirs to the others.
+/// Returns an equal share of the room. Sizes below the share leave the rest of theirs to the others. Returns `usize::MAX` if all
+/// sizes fit.
 fn equal_share(sizes: &[usize], room: usize) -> usize {
     let mut sorted = sizes.to_vec();
     sorted.sort_unstable();
@@ -130,11 +131,12 @@ fn equal_share(sizes: &[usize], room: usize) -> usize {
 /// The text of a record.
 struct RowText {
     line: String,
-    /// Where the first field that is cut continues.
+    /// The window in which the first cut field continues.
     window: Option<WindowId>,
 }
 
-/// Returns a record for the text, its texts cut to `chars` code points, without the members that its id repeats.
+/// Returns a record for the text, with its texts cut to `chars` code points. A record with an id and an envelope is reduced to its
+/// id, its data and its expanded relations; any other keeps all members.
 fn slim_row<'a>(
     row: &Json<'a>,
     known: ImpliedIdentity<'_>,
@@ -160,7 +162,8 @@ fn slim_row<'a>(
 /// Usual bytes of a record's text, for allocation.
 const LINE_BYTES: usize = 512;
 
-/// Renders a record: its fields, and the continuation of those that are cut.
+/// Renders a record in about `max_chars` code points: its fields, and the continuation of those that are cut. The id and the
+/// continuation are never left out. `at` is the index of the record on the page.
 fn render_row(at: usize, row: &Json<'_>, known: ImpliedIdentity<'_>, max_chars: usize) -> RowText {
     let id = identity(row, known);
     let shown_id = id.map(RecordNames::to_id_string);
@@ -176,7 +179,7 @@ fn render_row(at: usize, row: &Json<'_>, known: ImpliedIdentity<'_>, max_chars: 
             window: None,
         };
     };
-    // A text cut to nothing still has its cut mark.
+    // A text cut to nothing still has its cut mark, which the whole text does not need.
     let long_fields = LongFields::of(std::slice::from_ref(row), known);
     let texts: Vec<&JsonText<'_>> = long_fields.texts().collect();
     let around = line(0).chars().count();
@@ -187,13 +190,14 @@ fn render_row(at: usize, row: &Json<'_>, known: ImpliedIdentity<'_>, max_chars: 
             window: None,
         };
     }
-    // The continuation is reserved first; the texts get what is left.
+    // Room for the continuation is reserved first; the texts get the rest.
     let mut named: Vec<&str> = fields(row)
         .filter(|(_, value)| is_long(value))
         .map(|(name, _)| name)
         .collect();
     let continuation = Continuation { record, id, row };
     let beside = |named: &[&str]| {
+        // The offset is not known yet: its digits are estimated.
         let reserved = continuation.render(1_000, named, max_chars).chars().count() + 2;
         max_chars.saturating_sub(reserved)
     };
@@ -203,7 +207,7 @@ fn render_row(at: usize, row: &Json<'_>, known: ImpliedIdentity<'_>, max_chars: 
     let mut shown = shown.unwrap_or(0);
     let mut text = line(shown);
     if is_longer(&text, room) {
-        // The line itself is cut. Any field may be missing in it: name them all.
+        // The line is replaced by a shorter one, in which any field may be missing: name them all.
         named = fields(row).map(|(name, _)| name).collect();
         (text, shown) = (titled_line(at, row, id, beside(&named)), 0);
     } else {
@@ -215,7 +219,7 @@ fn render_row(at: usize, row: &Json<'_>, known: ImpliedIdentity<'_>, max_chars: 
         });
     }
     if named.is_empty() {
-        // No field has a name that can be read alone; `fetch` returns the whole record.
+        // No field of the record itself continues: `fetch` returns the whole record.
         let _never_fails = write!(text, "\ncontinue id={id} tool=fetch");
         return RowText {
             line: text,
@@ -230,7 +234,8 @@ fn render_row(at: usize, row: &Json<'_>, known: ImpliedIdentity<'_>, max_chars: 
     }
 }
 
-/// Renders a record of which little fits: its ID, its title, and the beginning of its text or of its fields.
+/// Renders a record of which little fits: its id, its title, and the beginning of its first long text, or else of its fields. The
+/// line ends where it is cut, so it is not valid JSON.
 fn titled_line(at: usize, row: &Json<'_>, id: &str, max_chars: usize) -> String {
     let title = cut(&title(row), TITLE_CHARS).into_owned();
     let mut line = format!(
@@ -255,7 +260,7 @@ fn titled_line(at: usize, row: &Json<'_>, id: &str, max_chars: usize) -> String 
     line
 }
 
-/// True if a field may have to be cut.
+/// Returns true if a field may be cut. Base64 is replaced, never cut.
 fn is_long(value: &Json<'_>) -> bool {
     match value {
         Json::String(text) => is_cut(text, 0) && !super::binary::is_base64(text),
@@ -267,16 +272,16 @@ fn is_long(value: &Json<'_>) -> bool {
 /// Code points of the names of further fields, at most.
 const NAMES_CHARS: usize = 600;
 
-/// The continuation of a record.
+/// The continuation of a record whose fields are cut.
 struct Continuation<'a> {
     record: RecordNames<'a>,
-    /// The record's id as text.
+    /// The id of the record as text.
     id: &'a str,
     row: &'a Json<'a>,
 }
 
 impl Continuation<'_> {
-    /// Returns the code points of a text field.
+    /// Returns the size of a text field in code points; `None` for any other field.
     fn size(&self, field: &str) -> Option<usize> {
         let value = self.row["data"].get(field).or_else(|| self.row.get(field));
         match value {
@@ -285,14 +290,14 @@ impl Continuation<'_> {
         }
     }
 
-    /// Returns the window of the first named field, for a text from `shown` code points on.
+    /// Returns the window of the first field in `named`. The window of a text begins at code point `shown`.
     fn window(&self, shown: usize, named: &[&str]) -> WindowId {
         let field = named.first().copied().unwrap_or_default();
         let offset = self.size(field).map(|_| shown as u64);
         window(&self.record.to_id(), field, offset)
     }
 
-    /// Renders the continuation of the first named field, and the names of the others.
+    /// Renders the continuation of the first field in `named`, and the names of the others.
     fn render(&self, shown: usize, named: &[&str], max_chars: usize) -> String {
         let field = named.first().copied().unwrap_or_default();
         let mut line = format!("continue id={} field_path={}", self.id, plain_name(field));
@@ -304,7 +309,7 @@ impl Continuation<'_> {
         } else {
             line.push_str(" tool=read_record_field");
         }
-        // The URI is among the links as well, and takes as much room as the record.
+        // The URI may be as long as a short record, and is among the links as well.
         if max_chars >= ADDRESS_CHARS {
             line.push_str(" uri=");
             line.push_str(&self.window(shown, named).uri());
@@ -318,7 +323,7 @@ impl Continuation<'_> {
     }
 }
 
-/// Returns a name as it is if that is unambiguous, else as a JSON string.
+/// Returns a name unchanged if that is unambiguous in a line, else as a JSON string.
 fn plain_name(name: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_alphanumeric() || "_.-".contains(c);
     if name.chars().all(plain) {
@@ -327,7 +332,7 @@ fn plain_name(name: &str) -> Cow<'_, str> {
     json_text(&name).into()
 }
 
-/// True if the texts together take at most `room` code points in JSON. Stops as soon as that is certain.
+/// Returns true if the texts together take at most `room` code points in JSON. Stops as soon as the answer is certain.
 fn fits_escaped(texts: &[&JsonText<'_>], room: usize) -> bool {
     // There are never more code points than bytes; in ASCII they are equal.
     let bytes: usize = texts.iter().map(|text| text.json_bytes() - 2).sum();
@@ -343,6 +348,7 @@ fn fits_escaped(texts: &[&JsonText<'_>], room: usize) -> bool {
     })
 }
 
+/// Returns the code points that a character takes in a JSON string.
 fn escaped_chars(c: char) -> usize {
     match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
@@ -351,7 +357,7 @@ fn escaped_chars(c: char) -> usize {
     }
 }
 
-/// Returns how many code points of a text fit into `room` code points of JSON, including the cut mark.
+/// Returns the number of code points of a text that fit into `room` code points of JSON together with the cut mark.
 fn chars_within(text: &str, room: usize) -> usize {
     let mut taken = 1;
     let fits = |c: &char| {

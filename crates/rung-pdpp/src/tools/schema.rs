@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use rung_fault::{Code, Fault};
-use rung_tool::{Body, InputSchema, Reply, Tool};
+use rung_tool::{Body, InputSchema, Reply, Tool, first_fitting};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -115,21 +115,22 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
         let structured = context.structured(data, None, answer.request_id.as_deref());
         context.reply(text.clone(), &structured, &[])
     };
-    let fits = |data: &Json<'_>| !data.is_larger(room) && reply(data).form_bytes() <= room;
-    let mut fit = fits(&data);
-    if !fit && !full {
+    let within = |data: &Json<'_>| {
+        let small = Some(data).filter(|data| !data.is_larger(room));
+        first_fitting(small.map(&reply), room)
+    };
+    let mut shown = within(&data);
+    if shown.is_none() && !full {
         remove_fields(&mut data);
-        fit = fits(&data);
+        shown = within(&data);
     }
-    if !fit {
+    shown.ok_or_else(|| {
         let why = format!("the schema is larger than the {room} bytes of a reply");
-        return Err(ProviderError::Adapter(
-            Fault::new(Code::ResultTooLarge, why).with_hint(
-                "call schema with a stream and a connection_id, and without detail:full",
-            ),
-        ));
-    }
-    Ok(reply(&data))
+        let fault = Fault::new(Code::ResultTooLarge, why);
+        fault
+            .with_hint("call schema with a stream and a connection_id, and without detail:full")
+            .into()
+    })
 }
 
 fn is_unknown_view(refusal: &ProviderError) -> bool {

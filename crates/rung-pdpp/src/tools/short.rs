@@ -1,4 +1,4 @@
-//! Rows with their texts cut to so many code points, in place.
+//! Cuts the texts of rows to a number of code points, in place, and replaces base64.
 
 use std::borrow::Cow;
 
@@ -6,15 +6,16 @@ use super::binary::is_base64;
 use super::json::{Json, JsonObject};
 use super::ladder::{ImpliedIdentity, identity, is_cut, is_field};
 
-/// Levels of records within records.
+/// Levels of expanded records whose texts are cut. In deeper records only base64 is replaced.
 pub(super) const MAX_DEPTH: usize = 4;
 
-/// Shortens a row. One that nothing leads back to is left as it is, but for bytes.
+/// Cuts the texts of a row to `chars` code points. In a row without a valid identity only base64 is replaced, because no call
+/// could read the rest of its texts.
 pub(super) fn shorten(row: &mut Json<'_>, known: ImpliedIdentity<'_>, chars: usize) {
     shorten_row(row, known, chars, 0);
 }
 
-/// A row, shortened.
+/// Returns a copy of a row with its texts cut as by [`shorten`].
 pub(super) fn short_row<'a>(row: &Json<'a>, known: ImpliedIdentity<'_>, chars: usize) -> Json<'a> {
     let mut short = row.clone();
     shorten(&mut short, known, chars);
@@ -37,19 +38,19 @@ fn shorten_row(row: &mut Json<'_>, known: ImpliedIdentity<'_>, chars: usize, dep
     }
 }
 
-/// Bytes are shown nowhere, whether anything leads back to them or not.
+/// Replaces the base64 in a value by its length, even where no call could read it.
 pub(super) fn conceal_bytes(value: &mut Json<'_>) {
     shorten_value(value, usize::MAX);
 }
 
-/// Shortens the fields of a row that has them apart from what says whose it is.
+/// Cuts the texts of the fields in an envelope's `data`. A member whose name is invalid is left unchanged.
 pub(super) fn shorten_fields(data: &mut JsonObject<'_>, chars: usize) {
     for (_, value) in data.iter_mut().filter(|(name, _)| is_field(name, true)) {
         shorten_value(value, chars);
     }
 }
 
-/// Shortens the records within a relation that was read along.
+/// Cuts the texts of the records in an expanded relation. `depth` is the level of these records; that of the row is 0.
 pub(super) fn shorten_within(value: &mut Json<'_>, chars: usize, depth: usize) {
     match value {
         Json::Array(items) => {
@@ -69,6 +70,7 @@ pub(super) fn shorten_within(value: &mut Json<'_>, chars: usize, depth: usize) {
     }
 }
 
+/// Cuts every text in a value. `usize::MAX` code points cut none, and only replace base64.
 fn shorten_value(value: &mut Json<'_>, chars: usize) {
     match value {
         Json::String(text) => {
@@ -90,7 +92,8 @@ fn shorten_value(value: &mut Json<'_>, chars: usize) {
     }
 }
 
-/// What stands in a text's place.
+/// Returns a text as it is shown: base64 as its length, a text that is cut as its beginning, any other text unchanged. The result
+/// is owned only if it differs from the text.
 pub(super) fn preview(text: &str, chars: usize) -> Cow<'_, str> {
     if is_base64(text) {
         return format!("[binary: {} characters of base64]", text.len()).into();

@@ -1,12 +1,9 @@
 //! A window of a field: selecting it, reading it from the provider, and the cursors to continue.
 
 use rung_fault::{Code, Fault};
-use rung_ladder::{
-    Binding, CursorTarget, Shortcut, UncheckedCursor, head, json_char_bytes, json_string_bytes,
-    limits,
-};
+use rung_ladder::{Binding, CursorTarget, Shortcut, UncheckedCursor, head, limits};
 use rung_records::digest;
-use rung_tool::Reply;
+use rung_tool::{Reply, TextPart, cut_part, fit_part};
 use serde_json::{Value, json};
 
 use super::RecordContext;
@@ -368,52 +365,24 @@ impl Window {
         })
     }
 
-    /// Cuts the text to `room` bytes of JSON: at its end, or at its beginning if it was read backwards.
-    fn fit(&mut self, room: usize) {
-        let mut taken = 0;
-        let mut fits = |c: &char| {
-            taken += json_char_bytes(*c);
-            taken <= room
-        };
-        // An empty window has no continuation.
-        if self.back {
-            let kept = self.text.chars().rev().take_while(&mut fits).count().max(1);
-            let cut = self.text.chars().count().saturating_sub(kept);
-            self.text = self.text.chars().skip(cut).collect();
-            self.start += cut as u64;
-        } else {
-            let kept = self.text.chars().take_while(&mut fits).count().max(1);
-            if let Some((end, _)) = self.text.char_indices().nth(kept) {
-                self.text.truncate(end);
-            }
-        }
+    pub(super) fn reply(self, context: &RecordContext<'_>) -> Reply {
+        let max_bytes = self.max_bytes(context);
+        fit_part(
+            &mut RenderedWindow {
+                window: self,
+                context,
+            },
+            max_bytes,
+        )
     }
 
-    pub(super) fn reply(mut self, context: &RecordContext<'_>) -> Reply {
-        let budget = if self.sized {
+    /// Returns the bytes of each form at most.
+    fn max_bytes(&self, context: &RecordContext<'_>) -> usize {
+        if self.sized {
             context.most_bytes()
         } else {
             context.usual_bytes()
-        };
-        self.fit_reply(context, budget);
-        self.to_reply(context)
-    }
-
-    /// Cuts the text so that each form of the reply is within the limit. Both forms have the same part of it.
-    fn fit_reply(&mut self, context: &RecordContext<'_>, max_bytes: usize) {
-        let bytes = self.to_reply(context).form_bytes();
-        if bytes > max_bytes {
-            let own = json_string_bytes(&self.text) - 2;
-            // The cursor of the end, which the whole may not have had.
-            let around = bytes - own + 700;
-            self.fit(max_bytes.saturating_sub(around));
         }
-    }
-
-    fn to_reply(&self, context: &RecordContext<'_>) -> Reply {
-        let structured = self.structured(context);
-        let text = self.words(&structured);
-        context.reply(text, &structured, std::slice::from_ref(&self.own))
     }
 
     /// Returns the text block: a line of JSON, the next call, then the text.
@@ -435,30 +404,64 @@ impl Window {
         text
     }
 
-    /// Returns the resource: the text, and everything else as metadata.
-    pub(super) fn resource(
-        mut self,
-        context: &RecordContext<'_>,
-        around: usize,
-    ) -> (String, Value) {
-        let budget = if self.sized {
-            context.most_bytes()
-        } else {
-            context.usual_bytes()
-        };
-        let told = |window: &Self| {
-            let mut told = window.structured(context);
-            if let Some(window) = told["window"].as_object_mut() {
+    /// Returns the resource: the text, and everything else as metadata. `around` is the size of what contains it.
+    pub(super) fn resource(self, context: &RecordContext<'_>, around: usize) -> (String, Value) {
+        let max_bytes = self.max_bytes(context);
+        let metadata = |window: &Self| {
+            let mut metadata = window.structured(context);
+            if let Some(window) = metadata["window"].as_object_mut() {
                 window.shift_remove("text");
             }
-            told
+            metadata
         };
-        let beside = told(&self).to_string().len() + around + 900;
-        // Cut where the tool's reply is cut, so that both are the same part.
-        self.fit_reply(context, budget);
-        self.fit(budget.saturating_sub(beside));
-        let told = told(&self);
-        (self.text, told)
+        let beside = metadata(&self).to_string().len() + around + RESOURCE_BYTES;
+        let mut rendered = RenderedWindow {
+            window: self,
+            context,
+        };
+        // Cut where the reply of the tool is cut, so that both are the same part.
+        fit_part(&mut rendered, max_bytes);
+        cut_part(&mut rendered, max_bytes.saturating_sub(beside));
+        let window = rendered.window;
+        let metadata = metadata(&window);
+        (window.text, metadata)
+    }
+}
+
+/// Bytes of the names around a window that is a resource, and of its cursors.
+const RESOURCE_BYTES: usize = 900;
+
+/// A window with what its reply is rendered with.
+struct RenderedWindow<'a> {
+    window: Window,
+    context: &'a RecordContext<'a>,
+}
+
+impl TextPart for RenderedWindow<'_> {
+    fn text(&self) -> &str {
+        &self.window.text
+    }
+
+    fn is_backward(&self) -> bool {
+        self.window.back
+    }
+
+    fn keep(&mut self, chars: usize) {
+        let window = &mut self.window;
+        if window.back {
+            let cut = window.text.chars().count().saturating_sub(chars);
+            window.text = window.text.chars().skip(cut).collect();
+            window.start += cut as u64;
+        } else if let Some((end, _)) = window.text.char_indices().nth(chars) {
+            window.text.truncate(end);
+        }
+    }
+
+    fn render(&self) -> Reply {
+        let structured = self.window.structured(self.context);
+        let text = self.window.words(&structured);
+        self.context
+            .reply(text, &structured, std::slice::from_ref(&self.window.own))
     }
 }
 
