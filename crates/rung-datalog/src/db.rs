@@ -53,7 +53,7 @@ pub struct Db {
     query_cache: QueryCache,
     /// The search indexes, and the schema version that they belong to.
     indexes: RwLock<(u64, Arc<SearchIndexes>)>,
-    sight: Option<AttributeFilter>,
+    filter: Option<AttributeFilter>,
     embed: Option<Arc<dyn Embed>>,
 }
 
@@ -160,7 +160,7 @@ impl Db {
     fn new(
         kv: Arc<Kv>,
         tables: DatomTables,
-        sight: Option<AttributeFilter>,
+        filter: Option<AttributeFilter>,
         embed: Option<Arc<dyn Embed>>,
     ) -> Self {
         Self {
@@ -169,16 +169,16 @@ impl Db {
             schema: RwLock::default(),
             query_cache: QueryCache::default(),
             indexes: RwLock::default(),
-            sight,
+            filter,
             embed,
         }
     }
 
     /// Returns a read-only view of the database with only the attributes that the filter (and any earlier filter) shows.
-    pub fn filtered(&self, sight: AttributeFilter) -> Result<Self> {
-        let within = match self.sight.clone() {
-            Some(own) => AttributeFilter::new(move |name| (own.0)(name) && (sight.0)(name)),
-            None => sight,
+    pub fn filtered(&self, filter: AttributeFilter) -> Result<Self> {
+        let within = match self.filter.clone() {
+            Some(own) => AttributeFilter::new(move |name| (own.0)(name) && (filter.0)(name)),
+            None => filter,
         };
         let db = Self::new(
             self.kv.clone(),
@@ -255,7 +255,7 @@ impl Db {
         mut f: impl FnMut(&mut Batch<'_>, Arc<Schema>) -> Result<T>,
     ) -> Result<T> {
         // A write may touch attributes that a filter hides, so it needs an unfiltered database.
-        if !self.kv.is_writable() || self.sight.is_some() {
+        if !self.kv.is_writable() || self.filter.is_some() {
             return Err(Error::ReadOnly);
         }
         self.kv.write(|batch| {
@@ -285,7 +285,7 @@ impl Db {
             known.1
         } else {
             let mut schema = load_schema(view, tables)?;
-            if let Some(AttributeFilter(sees)) = &self.sight {
+            if let Some(AttributeFilter(sees)) = &self.filter {
                 schema.hide_except(|name| sees(name));
             }
             let schema = Arc::new(schema);

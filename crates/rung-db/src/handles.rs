@@ -193,7 +193,7 @@ impl Handles {
         given.apply(&db)?;
         let whole = db.clone();
         let db = match leave.attribute_filter() {
-            Some(sight) => Arc::new(db.filtered(sight)?),
+            Some(filter) => Arc::new(db.filtered(filter)?),
             None => db,
         };
         let same =

@@ -42,6 +42,14 @@ const MAX_NAME_BYTES: usize = 64;
 const DIGEST_DIGITS: usize = 8;
 const CALL_TIMEOUT: Duration = Duration::from_mins(5);
 
+/// The hints of a tool that is not listed yet.
+const UNKNOWN_TOOL_HINTS: Hints = Hints {
+    read_only: false,
+    destructive: true,
+    idempotent: false,
+    open_world: true,
+};
+
 type NamedTool = (String, Arc<Server>, Arc<CatalogTool>);
 
 impl DirectTools {
@@ -114,6 +122,15 @@ fn shorten_name(name: &str) -> String {
     format!("{begin}_{}", &digest[..DIGEST_DIGITS])
 }
 
+fn hints(known: &CatalogTool) -> Hints {
+    Hints {
+        read_only: known.risk == Risk::Low,
+        destructive: known.risk == Risk::High,
+        idempotent: known.idempotent,
+        open_world: true,
+    }
+}
+
 fn card((name, _, known): &NamedTool, masks: CallerRedactor<'_>) -> Card {
     let definition = &known.tool.definition;
     let listed = flat_definition(definition).map_or_else(|| definition.clone(), Arc::from);
@@ -126,12 +143,7 @@ fn card((name, _, known): &NamedTool, masks: CallerRedactor<'_>) -> Card {
         icon: None,
         input_schema: known.tool.input_schema.clone(),
         output_schema: None,
-        hints: Hints {
-            read_only: known.risk == Risk::Low,
-            destructive: known.risk == Risk::High,
-            idempotent: known.idempotent,
-            open_world: true,
-        },
+        hints: hints(known),
         access: Access::Read,
         // The gateway follows the downstream task itself; for the caller it is an ordinary call.
         tasks: match known.task_support {
@@ -160,10 +172,13 @@ impl ToolSource for DirectTools {
         permit: &'a Permit,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Card, Fault>> {
-        let state = self.0.state();
-        let found = self.find(permit, name);
-        let found = found.map(|tool| card(&tool, state.access.caller_redactor()));
-        Box::pin(std::future::ready(found))
+        Box::pin(async move {
+            let known = |_: &_| self.find(permit, name).ok();
+            let found = self.0.find_or_wait(permit, known).await;
+            let found = found.map_or_else(|| self.find(permit, name), Ok);
+            let state = self.0.state();
+            found.map(|tool| card(&tool, state.access.caller_redactor()))
+        })
     }
 
     fn call<'a>(
@@ -174,7 +189,9 @@ impl ToolSource for DirectTools {
     ) -> BoxFuture<'a, Reply> {
         Box::pin(async move {
             let call = self.0.within_policy(call);
-            let called = within_deadline(&call, self.call_tool(&call, name, arguments));
+            let known = self.find(&call.permit, name);
+            let hints = known.map_or(UNKNOWN_TOOL_HINTS, |(_, _, known)| hints(&known));
+            let called = within_deadline(&call, hints, self.call_tool(&call, name, arguments));
             match called.await.flatten() {
                 Ok(reply) => reply,
                 Err(fault) => self.0.failed(fault, &call).await,

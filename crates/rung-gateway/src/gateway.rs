@@ -543,12 +543,15 @@ impl Gateway {
         )
     }
 
-    /// Returns the names of the visible servers.
+    /// Returns the names of the visible servers that can be used: none that waits for an approval, whose name the owner may not have
+    /// chosen.
     pub fn server_names(&self, permit: &Permit) -> Vec<String> {
         let state = self.state();
-        let names = state.servers.keys().map(ToString::to_string);
-        let is_visible = |name: &String| state.is_visible(permit, PolicySubject::Server(name));
-        names.filter(is_visible).collect()
+        let usable = state.servers.values().filter(|server| {
+            server.definition.withheld.is_none()
+                && state.is_visible(permit, PolicySubject::Server(server.name()))
+        });
+        usable.map(|server| server.name().to_string()).collect()
     }
 
     /// Returns the name of every visible or unavailable server, each with a short description of its state.

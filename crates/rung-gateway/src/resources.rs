@@ -327,7 +327,7 @@ impl Gateway {
         params: &RawValue,
     ) -> Result<RelayedResult, Fault> {
         let how = RequestOptions {
-            deadline: call.deadline.map(Into::into),
+            // The request timeout of the connection, which questions pause, ends it.
             delegate: Some(Arc::new(RedactingDelegate::new(self, call))),
             ..RequestOptions::default()
         };

@@ -1,10 +1,12 @@
-//! Client profiles: what known clients show their model, by the name in `clientInfo`.
+//! Client profiles: what known clients show their model, by the name in `clientInfo` or `User-Agent`.
 //!
 //! Owns: the table. Its values were measured: each client called tools that return results of growing size in each form, and what
 //! reached its model was compared. A client that is not in the table gets both forms and has no limit of its own.
 //!
 //! Refuses to know: which tools there are, and how a result is cut.
 
+use axum::http::HeaderMap;
+use axum::http::header::USER_AGENT;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -83,6 +85,16 @@ impl ClientProfile {
         info.map_or(&UNKNOWN, |info| Self::of_name(&info.name))
     }
 
+    /// Finds the profile of a client by its `User-Agent`, for requests of legacy versions that belong to no session: they have no
+    /// `clientInfo`.
+    pub(crate) fn of_user_agent(headers: &HeaderMap) -> &'static Self {
+        let agent = headers
+            .get(USER_AGENT)
+            .and_then(|agent| agent.to_str().ok());
+        let product = agent.and_then(|agent| agent.split('/').next());
+        product.map_or(&UNKNOWN, Self::of_name)
+    }
+
     fn of_name(name: &str) -> &'static Self {
         let is_named = |profile: &&Self| match name.strip_prefix(profile.name) {
             Some("") => true,
@@ -124,5 +136,14 @@ mod tests {
             assert_eq!(found(info), name, "{info}");
         }
         assert_eq!(ClientProfile::of_client_info(None), &UNKNOWN);
+        for (agent, name) in [
+            ("claude-code/2.1.325 (sdk-cli)", "claude-code"),
+            ("codex-mcp-client/0.169.0", "codex-mcp-client"),
+            ("node", ""),
+        ] {
+            let headers = HeaderMap::from_iter([(USER_AGENT, agent.parse().unwrap())]);
+            assert_eq!(ClientProfile::of_user_agent(&headers).name, name);
+        }
+        assert_eq!(ClientProfile::of_user_agent(&HeaderMap::new()), &UNKNOWN);
     }
 }

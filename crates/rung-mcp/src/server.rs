@@ -249,6 +249,12 @@ impl McpServer {
         }
     }
 
+    /// Returns the bytes of pictures and sound that each form may have beside what the client shows its model as text.
+    pub(crate) fn media_bytes(&self, client: &ClientContext) -> usize {
+        let most = self.message_budget(client).max_bytes;
+        most - self.form_budget(client).max_bytes
+    }
+
     /// Returns the bytes of each form of a page of rows.
     pub(crate) fn page_bytes(&self, client: &ClientContext) -> usize {
         let most = self.0.config.page_bytes.min(granted_bytes(client));

@@ -169,17 +169,17 @@ impl Records {
     /// Computes an aggregate or its groups.
     pub fn aggregate(&self, bearer: &Bearer, query: &AggregateQuery) -> Result<Json> {
         self.store.read_tx(|tx| {
-            let sights = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
-            for sight in &sights {
-                check_allowed(sight, query)?;
-                filter::check_filters(sight, &query.filters)?;
+            let scopes = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
+            for scope in &scopes {
+                check_allowed(scope, query)?;
+                filter::check_filters(scope, &query.filters)?;
             }
             let mut parts = Vec::new();
-            for sight in &sights {
-                if let Some(collection) = &sight.collection {
-                    let tests = RecordConditions::build(sight, &query.filters)?;
+            for scope in &scopes {
+                if let Some(collection) = &scope.collection {
+                    let tests = RecordConditions::build(scope, &query.filters)?;
                     parts.push(AggregatePart {
-                        scope: sight,
+                        scope,
                         collection,
                         conditions: tests,
                     });
@@ -228,19 +228,19 @@ impl Records {
 }
 
 /// Checks that every part of the request is declared for the stream and visible to the caller.
-fn check_allowed(sight: &StreamScope, query: &AggregateQuery) -> Result<()> {
-    let own = &sight.stream().query.aggregations;
+fn check_allowed(scope: &StreamScope, query: &AggregateQuery) -> Result<()> {
+    let own = &scope.stream().query.aggregations;
     let check = |param: &'static str, field: &str, list: &[String]| {
-        if sight.stream().field(field).is_none() {
+        if scope.stream().field(field).is_none() {
             let why = format!(
                 "{} has no field {}",
-                sight.stream().name,
+                scope.stream().name,
                 rung_ladder::head(field, 100)
             );
             let error = Error::invalid_with_code(Code::UnknownField, param, why);
-            return Err(error.with_similar_names(field, sight.visible_fields()));
+            return Err(error.with_similar_names(field, scope.granted_fields()));
         }
-        if !sight.shows_field(field) {
+        if !scope.grants_field(field) {
             return Err(Error::FieldNotGranted {
                 field: field.to_owned(),
                 param,
@@ -250,7 +250,7 @@ fn check_allowed(sight: &StreamScope, query: &AggregateQuery) -> Result<()> {
             let known: Vec<&str> = list
                 .iter()
                 .map(String::as_str)
-                .filter(|own| sight.shows_field(own))
+                .filter(|own| scope.grants_field(own))
                 .collect();
             let known = if known.is_empty() {
                 "none".to_owned()

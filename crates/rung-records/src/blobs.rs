@@ -156,13 +156,13 @@ impl Records {
                 params![bearer.subject, id],
                 |row| Ok((row.int(0)?, row.text(1)?.to_owned(), row.text(2)?.to_owned())),
             )?;
-            let sights = self.visible_scopes(tx, bearer, choice).map_err(|error| match error.code() {
+            let scopes = self.visible_scopes(tx, bearer, choice).map_err(|error| match error.code() {
                 Code::ConnectionNotFound => Error::BlobNotFound,
                 _ => error,
             })?;
             let mut found = Vec::new();
-            for sight in sights.iter().filter(|sight| sight.shows_field("blob_ref")) {
-                let Some(collection) = &sight.collection else {
+            for scope in scopes.iter().filter(|scope| scope.grants_field("blob_ref")) {
+                let Some(collection) = &scope.collection else {
                     continue;
                 };
                 for (_, key, mime_type) in bindings.iter().filter(|(no, _, _)| *no == collection.no) {
@@ -176,9 +176,9 @@ impl Records {
                     };
                     let data: Json = serde_json::from_str(&row.data)?;
                     let refers = data["blob_ref"]["blob_id"].as_str() == Some(id);
-                    if refers && RecordConditions::build(sight, &[])?.matches(&row.key, &row.data, &row.lifted)? {
+                    if refers && RecordConditions::build(scope, &[])?.matches(&row.key, &row.data, &row.lifted)? {
                         let told = data["blob_ref"]["mime_type"].as_str();
-                        found.push((sight, told.unwrap_or(mime_type).to_owned()));
+                        found.push((scope, told.unwrap_or(mime_type).to_owned()));
                     }
                 }
             }
@@ -187,7 +187,7 @@ impl Records {
                 return Err(Error::Ambiguous {
                     code: Code::AmbiguousConnection,
                     message: "the blob is in several connections".to_owned(),
-                    candidates: found.iter().map(|(sight, _)| sight.candidate()).collect(),
+                    candidates: found.iter().map(|(scope, _)| scope.candidate()).collect(),
                 });
             }
             let (_, mime_type) = found.pop().ok_or(Error::BlobNotFound)?;

@@ -63,20 +63,20 @@ impl Records {
     /// Returns a page of changes.
     pub fn changes(&self, bearer: &Bearer, query: &ChangesQuery) -> Result<ChangesPage> {
         self.store.read_tx(|tx| {
-            let sights = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
-            let shown = Projection::of(&sights, bearer, query.fields.as_deref(), query.view.as_deref())?;
-            let [sight] = sights.as_slice() else {
+            let scopes = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
+            let shown = Projection::of(&scopes, bearer, query.fields.as_deref(), query.view.as_deref())?;
+            let [scope] = scopes.as_slice() else {
                 return Err(Error::Ambiguous {
                     code: Code::InvalidArguments,
                     message: "changes are read from one connection: name it with connection_id".to_owned(),
-                    candidates: sights.iter().map(StreamScope::candidate).collect(),
+                    candidates: scopes.iter().map(StreamScope::candidate).collect(),
                 });
             };
-            crate::filter::check_filters(sight, &query.filters)?;
+            crate::filter::check_filters(scope, &query.filters)?;
             let mut filters = query.filters.clone();
             filters.sort();
             let filters: Vec<_> = filters.iter().map(|one| json!([one.field, one.operator, one.value])).collect();
-            let question = json!(["changes", query.stream, sight.connection.id, filters]).to_string();
+            let question = json!(["changes", query.stream, scope.connection.id, filters]).to_string();
             let authority = bearer.cursor_authority();
             let from = if query.since == BEGINNING {
                 0
@@ -102,15 +102,15 @@ impl Records {
                 next_cursor: None,
                 next_changes_since: self.seal.close(&authority, &question, &ChangesSince { v: place.to })?,
             };
-            let Some(collection) = &sight.collection else {
+            let Some(collection) = &scope.collection else {
                 return Ok(changes);
             };
             if place.from != 0 && place.from < collection.floor || place.to < collection.floor {
                 return Err(Error::CursorExpired);
             }
             let looking = ChangeReader {
-                scope: sight,
-                conditions: RecordConditions::build(sight, &query.filters)?,
+                scope,
+                conditions: RecordConditions::build(scope, &query.filters)?,
                 projection: shown,
             };
             let sql = format!(

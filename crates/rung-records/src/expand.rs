@@ -26,7 +26,7 @@ impl Records {
         &self,
         tx: &mut dyn Tx,
         bearer: &Bearer,
-        sights: &[StreamScope],
+        scopes: &[StreamScope],
         query: &ExpandQuery,
     ) -> Result<Vec<Vec<Expansion>>> {
         let refused =
@@ -39,9 +39,9 @@ impl Records {
                 ));
             }
         }
-        let mut all = Vec::with_capacity(sights.len());
-        for sight in sights {
-            let stream = sight.stream();
+        let mut all = Vec::with_capacity(scopes.len());
+        for scope in scopes {
+            let stream = scope.stream();
             let mut own: Vec<Expansion> = Vec::new();
             for name in &query.names {
                 if own.iter().any(|other| other.name == *name) {
@@ -93,19 +93,19 @@ impl Records {
                             relation.stream
                         )));
                     };
-                    if !granted.instance_ids.contains(&sight.connection.id) {
+                    if !granted.instance_ids.contains(&scope.connection.id) {
                         return Err(Error::ConnectionNotFound);
                     }
                 }
                 let choice = ConnectionFilter {
-                    connection_id: Some(sight.connection.id.clone()),
+                    connection_id: Some(scope.connection.id.clone()),
                     connector_id: None,
                 };
                 let child = self
                     .scopes_of_stream(tx, bearer, &choice, &relation.stream)?
                     .pop();
                 if let Some(child) = &child
-                    && !child.shows_field(&relation.foreign_key)
+                    && !child.grants_field(&relation.foreign_key)
                 {
                     return Err(Error::FieldNotGranted {
                         field: relation.foreign_key.clone(),
@@ -180,7 +180,7 @@ pub(crate) fn read_expansions(
                     tx,
                     child,
                     row,
-                    |field| child.shows_field(field),
+                    |field| child.grants_field(field),
                     &[],
                     RecordRendering::ListItem,
                 )?);

@@ -184,27 +184,27 @@ impl Records {
             ));
         }
         self.store.read_tx(|tx| {
-            let sights = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
+            let scopes = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
             // Check the grant before reading any data.
-            if !sights.iter().any(|sight| sight.shows_field(&query.field)) {
+            if !scopes.iter().any(|scope| scope.grants_field(&query.field)) {
                 let error = Error::FieldNotGranted {
                     field: query.field.clone(),
                     param: "field",
                 };
-                let known: BTreeSet<&str> = sights
+                let known: BTreeSet<&str> = scopes
                     .iter()
-                    .flat_map(StreamScope::visible_fields)
+                    .flat_map(StreamScope::granted_fields)
                     .collect();
                 return Err(error.with_similar_names(&query.field, known));
             }
-            let (at, row) = page::find_one(tx, &sights, &query.id)?;
-            let sight = &sights[at];
-            let Some(collection) = &sight.collection else {
+            let (at, row) = page::find_one(tx, &scopes, &query.id)?;
+            let scope = &scopes[at];
+            let Some(collection) = &scope.collection else {
                 return Err(Error::NotFound("no such record".to_owned()));
             };
             let text = field_text(collection, &row, &query.field).map_err(|error| match error {
                 Error::FieldNotFound(_) => {
-                    error.with_similar_names(&query.field, sight.visible_fields())
+                    error.with_similar_names(&query.field, scope.granted_fields())
                 }
                 _ => error,
             })?;
@@ -212,7 +212,7 @@ impl Records {
             let question = json!([
                 "window",
                 query.stream,
-                sight.connection.id,
+                scope.connection.id,
                 query.id,
                 query.field
             ])
@@ -266,13 +266,13 @@ impl Records {
                 };
                 self.seal.close(&authority, &question, &place)
             };
-            let schema = sight
+            let schema = scope
                 .stream()
                 .field(&query.field)
                 .map(|field| &field.schema);
             let mime_type = schema.and_then(|schema| schema["contentMediaType"].as_str());
             Ok(FieldWindow {
-                connection_id: sight.connection.id.clone(),
+                connection_id: scope.connection.id.clone(),
                 next_cursor: (end < total).then(|| seal(end)).transpose()?,
                 previous_cursor: (start > 0)
                     .then(|| seal(start.saturating_sub(limit)))

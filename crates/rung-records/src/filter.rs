@@ -61,17 +61,17 @@ impl FieldCondition {
 impl RecordConditions {
     /// Builds the conditions of a request on one stream of one connection. Rejects filters on fields that are not
     /// visible.
-    pub(crate) fn build(sight: &StreamScope, filters: &[RecordFilter]) -> Result<Self> {
-        check_filters(sight, filters)?;
+    pub(crate) fn build(scope: &StreamScope, filters: &[RecordFilter]) -> Result<Self> {
+        check_filters(scope, filters)?;
         let mut tests = Self {
             conditions: Vec::new(),
-            keys: sight
+            keys: scope
                 .resources
                 .as_ref()
                 .map(|keys| keys.iter().cloned().collect()),
         };
-        let stream = sight.stream();
-        let Some(collection) = &sight.collection else {
+        let stream = scope.stream();
+        let Some(collection) = &scope.collection else {
             return Ok(tests);
         };
         for filter in filters {
@@ -97,7 +97,7 @@ impl RecordConditions {
             // No key contains NUL, and PostgreSQL text cannot.
             keys.retain(|key| !key.contains('\0'));
         }
-        if let Some(time) = &sight.time {
+        if let Some(time) = &scope.time {
             let (no, fact) = indexed_field(collection, &time.field)?;
             tests.conditions.push(FieldCondition {
                 fact: fact.clone(),
@@ -282,14 +282,14 @@ pub(crate) fn indexed_field<'c>(
 }
 
 /// Checks filters before any record is read.
-pub(crate) fn check_filters(sight: &StreamScope, filters: &[RecordFilter]) -> Result<()> {
+pub(crate) fn check_filters(scope: &StreamScope, filters: &[RecordFilter]) -> Result<()> {
     if filters.len() > MAX_FILTERS {
         return Err(Error::invalid_request(
             "filter",
             format!("filter: at most {MAX_FILTERS} conditions"),
         ));
     }
-    let stream = sight.stream();
+    let stream = scope.stream();
     for filter in filters {
         let field = stream.field(&filter.field).ok_or_else(|| {
             let error = Error::invalid_with_code(
@@ -297,9 +297,9 @@ pub(crate) fn check_filters(sight: &StreamScope, filters: &[RecordFilter]) -> Re
                 "filter",
                 format!("{} has no field {}", stream.name, filter.field),
             );
-            error.with_similar_names(&filter.field, sight.visible_fields())
+            error.with_similar_names(&filter.field, scope.granted_fields())
         })?;
-        if !sight.shows_field(&filter.field) {
+        if !scope.grants_field(&filter.field) {
             return Err(Error::FieldNotGranted {
                 field: filter.field.clone(),
                 param: "filter",

@@ -185,18 +185,18 @@ impl Records {
     /// Returns a page of a stream.
     pub fn list(&self, bearer: &Bearer, query: &ListQuery) -> Result<RecordPage> {
         self.store.read_tx(|tx| {
-            let sights = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
-            for sight in &sights {
-                filter::check_filters(sight, &query.filters)?;
+            let scopes = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
+            for scope in &scopes {
+                filter::check_filters(scope, &query.filters)?;
             }
             let shown = Projection::of(
-                &sights,
+                &scopes,
                 bearer,
                 query.fields.as_deref(),
                 query.view.as_deref(),
             )?;
-            let expansions = self.resolve_expansions(tx, bearer, &sights, &query.expand)?;
-            let order = sort_order(&sights, query)?;
+            let expansions = self.resolve_expansions(tx, bearer, &scopes, &query.expand)?;
+            let order = sort_order(&scopes, query)?;
             let question = canonical_request(query, order);
             let authority = bearer.cursor_authority();
             let now = latest_version(tx, bearer.subject)?;
@@ -212,14 +212,14 @@ impl Records {
             });
             let mut rows: Vec<(usize, StoredRecord)> = Vec::new();
             let (mut count, mut window) = (0, TimeWindow::default());
-            for (at, sight) in sights.iter().enumerate() {
-                let Some(collection) = &sight.collection else {
+            for (at, scope) in scopes.iter().enumerate() {
+                let Some(collection) = &scope.collection else {
                     continue;
                 };
                 if version < collection.floor {
                     return Err(Error::CursorExpired);
                 }
-                let tests = RecordConditions::build(sight, &query.filters)?;
+                let tests = RecordConditions::build(scope, &query.filters)?;
                 let reading = CollectionScan {
                     collection,
                     conditions: &tests,
@@ -233,7 +233,7 @@ impl Records {
                     .map(|(place, ord)| ScanStart {
                         ord,
                         key: &place.k,
-                        inclusive: order.apply(sight.connection.id.cmp(&place.c))
+                        inclusive: order.apply(scope.connection.id.cmp(&place.c))
                             == Ordering::Greater,
                     });
                 let found = reading.rows(tx, from.as_ref(), query.limit + 1)?;
@@ -242,11 +242,11 @@ impl Records {
                     count += reading.count(tx)?;
                 }
                 if query.window {
-                    window.add(tx, &reading, sight)?;
+                    window.add(tx, &reading, scope)?;
                 }
             }
-            if sights.len() > 1 {
-                sort_by_position(&mut rows, &sights, order);
+            if scopes.len() > 1 {
+                sort_by_position(&mut rows, &scopes, order);
             }
             let has_more = rows.len() > query.limit;
             rows.truncate(query.limit);
@@ -257,7 +257,7 @@ impl Records {
                     v: version,
                     o: BASE64URL_NOPAD.encode(&row.ord),
                     k: row.key.clone(),
-                    c: sights[*at].connection.id.clone(),
+                    c: scopes[*at].connection.id.clone(),
                 });
             let next_cursor = last.map(|place| self.seal.close(&authority, &question, &place));
             let next_cursor = next_cursor.transpose()?;
@@ -266,9 +266,9 @@ impl Records {
                 let expanded = read_expansions(tx, row, &expansions[*at])?;
                 let json = record_json(
                     tx,
-                    &sights[*at],
+                    &scopes[*at],
                     row,
-                    |field| shown.includes(&sights[*at], field),
+                    |field| shown.includes(&scopes[*at], field),
                     &expanded,
                     RecordRendering::ListItem,
                 )?;
@@ -287,17 +287,17 @@ impl Records {
     /// Returns one record.
     pub fn record(&self, bearer: &Bearer, query: &RecordQuery) -> Result<Box<RawValue>> {
         self.store.read_tx(|tx| {
-            let sights = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
-            let shown = Projection::of(&sights, bearer, query.fields.as_deref(), None)?;
-            let expansions = self.resolve_expansions(tx, bearer, &sights, &query.expand)?;
-            let (at, row) = find_one(tx, &sights, &query.id)?;
-            let sight = &sights[at];
+            let scopes = self.scopes_of_stream(tx, bearer, &query.choice, &query.stream)?;
+            let shown = Projection::of(&scopes, bearer, query.fields.as_deref(), None)?;
+            let expansions = self.resolve_expansions(tx, bearer, &scopes, &query.expand)?;
+            let (at, row) = find_one(tx, &scopes, &query.id)?;
+            let scope = &scopes[at];
             let expanded = read_expansions(tx, &row, &expansions[at])?;
             record_json(
                 tx,
-                sight,
+                scope,
                 &row,
-                |field| shown.includes(sight, field),
+                |field| shown.includes(scope, field),
                 &expanded,
                 RecordRendering::Single,
             )
@@ -308,19 +308,19 @@ impl Records {
 /// Finds the visible record with this key, and the index of its scope. Fails if several connections have it.
 pub(crate) fn find_one(
     tx: &mut dyn Tx,
-    sights: &[StreamScope],
+    scopes: &[StreamScope],
     key: &str,
 ) -> Result<(usize, StoredRecord)> {
     let mut found = Vec::new();
-    for (at, sight) in sights.iter().enumerate() {
-        let Some(collection) = &sight.collection else {
+    for (at, scope) in scopes.iter().enumerate() {
+        let Some(collection) = &scope.collection else {
             continue;
         };
         let Some(row) = StoredRecord::find_current(tx, collection, key)? else {
             continue;
         };
-        if sight.is_unrestricted()
-            || RecordConditions::build(sight, &[])?.matches(&row.key, &row.data, &row.lifted)?
+        if scope.is_unrestricted()
+            || RecordConditions::build(scope, &[])?.matches(&row.key, &row.data, &row.lifted)?
         {
             found.push((at, row));
         }
@@ -331,7 +331,7 @@ pub(crate) fn find_one(
             message: format!("record {key} is in several connections"),
             candidates: found
                 .iter()
-                .map(|(at, _)| sights[*at].candidate())
+                .map(|(at, _)| scopes[*at].candidate())
                 .collect(),
         });
     }
@@ -344,7 +344,7 @@ pub(crate) fn find_one(
 }
 
 /// Returns the order of a list. A stream can be sorted by its cursor field only.
-fn sort_order(sights: &[StreamScope], query: &ListQuery) -> Result<SortOrder> {
+fn sort_order(scopes: &[StreamScope], query: &ListQuery) -> Result<SortOrder> {
     let Some(sort) = &query.sort else {
         return Ok(query.order.unwrap_or_default());
     };
@@ -353,8 +353,8 @@ fn sort_order(sights: &[StreamScope], query: &ListQuery) -> Result<SortOrder> {
         None => (SortOrder::Asc, sort.as_str()),
     };
     let refused = |why: String| Err(Error::invalid_with_code(Code::InvalidSort, "sort", why));
-    for sight in sights {
-        let own = sight.stream().cursor_field.as_deref();
+    for scope in scopes {
+        let own = scope.stream().cursor_field.as_deref();
         if own != Some(field) {
             let own = own.map_or_else(|| "its key only".to_owned(), str::to_owned);
             return refused(format!(
@@ -393,15 +393,15 @@ pub(crate) struct Projection {
 
 impl Projection {
     pub(crate) fn of(
-        sights: &[StreamScope],
+        scopes: &[StreamScope],
         bearer: &Bearer,
         fields: Option<&[String]>,
         view: Option<&str>,
     ) -> Result<Self> {
-        let Some(sight) = sights.first() else {
+        let Some(scope) = scopes.first() else {
             return Err(Error::NotFound("no such stream".to_owned()));
         };
-        let stream = sight.stream();
+        let stream = scope.stream();
         let named = match (fields, view) {
             (Some(_), Some(_)) => {
                 return Err(Error::invalid_request(
@@ -418,13 +418,13 @@ impl Projection {
                             rung_ladder::head(field, 100)
                         );
                         let error = Error::invalid_with_code(Code::UnknownField, "fields", why);
-                        let known: std::collections::BTreeSet<&str> = sights
+                        let known: std::collections::BTreeSet<&str> = scopes
                             .iter()
-                            .flat_map(StreamScope::visible_fields)
+                            .flat_map(StreamScope::granted_fields)
                             .collect();
                         return Err(error.with_similar_names(field, known));
                     }
-                    if !sights.iter().any(|sight| sight.shows_field(field)) {
+                    if !scopes.iter().any(|scope| scope.grants_field(field)) {
                         return Err(Error::FieldNotGranted {
                             field: field.clone(),
                             param: "fields",
@@ -448,17 +448,17 @@ impl Projection {
         })
     }
 
-    pub(crate) fn includes(&self, sight: &StreamScope, field: &str) -> bool {
+    pub(crate) fn includes(&self, scope: &StreamScope, field: &str) -> bool {
         let Some(named) = &self.requested_fields else {
-            return sight.shows_field(field);
+            return scope.grants_field(field);
         };
         let required = || {
-            sight
+            scope
                 .stream()
                 .field(field)
                 .is_some_and(|field| field.required)
         };
-        sight.shows_field(field)
+        scope.grants_field(field)
             && (named.iter().any(|own| own == field) || self.include_required && required())
     }
 }
@@ -473,7 +473,7 @@ pub(crate) enum RecordRendering {
 /// Renders a record for a response.
 pub(crate) fn record_json(
     tx: &mut dyn Tx,
-    sight: &StreamScope,
+    scope: &StreamScope,
     row: &StoredRecord,
     shows: impl Fn(&str) -> bool,
     expanded: &[(String, Box<RawValue>)],
@@ -488,27 +488,27 @@ pub(crate) fn record_json(
     };
     member(&mut out, "object", &json!("record"))?;
     member(&mut out, "id", &json!(row.key))?;
-    member(&mut out, "stream", &json!(sight.stream().name))?;
+    member(&mut out, "stream", &json!(scope.stream().name))?;
     member(&mut out, "emitted_at", &json!(row.emitted_at))?;
-    member(&mut out, "connection_id", &json!(sight.connection.id))?;
+    member(&mut out, "connection_id", &json!(scope.connection.id))?;
     member(
         &mut out,
         "connector_instance_id",
-        &json!(sight.connection.id),
+        &json!(scope.connection.id),
     )?;
-    if let Some(name) = &sight.connection.display_name {
+    if let Some(name) = &scope.connection.display_name {
         member(&mut out, "display_name", &json!(name))?;
     }
     out.extend_from_slice(b",\"data\":");
     let start = out.len();
-    write_data(tx, sight, row, shows, &mut out)?;
+    write_data(tx, scope, row, shows, &mut out)?;
     if among == RecordRendering::Single {
         // The size of the visible fields only; the full size would disclose hidden ones.
         let bytes = out.len() - start;
         member(
             &mut out,
             "connector_key",
-            &json!(sight.connection.connector),
+            &json!(scope.connection.connector),
         )?;
         member(&mut out, "record_json_bytes", &json!(bytes))?;
     }
@@ -536,12 +536,12 @@ fn into_raw_json(json: Vec<u8>) -> Result<Box<RawValue>> {
 /// Writes the members accepted by `shows`, including long texts.
 pub(crate) fn write_data(
     tx: &mut dyn Tx,
-    sight: &StreamScope,
+    scope: &StreamScope,
     row: &StoredRecord,
     shows: impl Fn(&str) -> bool,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    let Some(collection) = &sight.collection else {
+    let Some(collection) = &scope.collection else {
         return Err(Error::Broken("a record without a collection".to_owned()));
     };
     document::write_object(
@@ -591,11 +591,11 @@ impl TimeWindow {
         &mut self,
         tx: &mut dyn Tx,
         reading: &CollectionScan<'_>,
-        sight: &StreamScope,
+        scope: &StreamScope,
     ) -> Result<()> {
-        let field = sight.stream().consent_time_field.as_ref();
+        let field = scope.stream().consent_time_field.as_ref();
         // A time field that is not granted must not be disclosed by its extremes either.
-        let Some(field) = field.filter(|field| sight.shows_field(field)) else {
+        let Some(field) = field.filter(|field| scope.grants_field(field)) else {
             return Ok(());
         };
         let (no, fact) = filter::indexed_field(reading.collection, field)?;

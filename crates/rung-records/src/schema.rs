@@ -43,30 +43,30 @@ impl Records {
                 connection_id: query.connection_id.clone(),
                 connector_id: None,
             };
-            let mut sights = self.visible_scopes(tx, bearer, &choice)?;
+            let mut scopes = self.visible_scopes(tx, bearer, &choice)?;
             if let Some(stream) = &query.stream {
                 if let Some(grant) = bearer.grant()
                     && grant.stream(stream).is_none()
                 {
                     return Err(crate::scope::stream_not_granted(grant, stream));
                 }
-                sights.retain(|sight| sight.stream().name == *stream);
+                scopes.retain(|scope| scope.stream().name == *stream);
             }
-            let connectors = group_by_connector(&sights);
+            let connectors = group_by_connector(&scopes);
             if query.detail_full && connectors.len() > 1 && query.connection_id.is_none() {
-                return Err(ambiguous_stream(&sights, query.stream.as_deref().unwrap_or_default()));
+                return Err(ambiguous_stream(&scopes, query.stream.as_deref().unwrap_or_default()));
             }
-            let scoped = query.compact || query.stream.is_some() || query.connection_id.is_some();
+            let is_narrowed = query.compact || query.stream.is_some() || query.connection_id.is_some();
             let mut told = Vec::new();
             let mut streams_told = 0;
             for (connector, groups) in &connectors {
                 streams_told += groups.len();
                 told.push(if query.compact && !query.detail_full {
-                    compact_connector(tx, connector, groups, &sights)?
+                    compact_connector(tx, connector, groups, &scopes)?
                 } else {
                     let mut streams = Vec::new();
                     for group in groups {
-                        streams.push(stream_metadata(tx, self.now_ms(), group, &sights)?);
+                        streams.push(stream_metadata(tx, self.now_ms(), group, &scopes)?);
                     }
                     let first = groups[0].scopes[0];
                     json!({
@@ -86,7 +86,7 @@ impl Records {
                 bearer_json["client_id"] = json!(grant.client.client_id);
             }
             let mut answer = json!({"object": "schema", "bearer": bearer_json});
-            if scoped {
+            if is_narrowed {
                 answer["connector_count"] = json!(told.len());
                 answer["stream_count"] = json!(streams_told);
             }
@@ -101,17 +101,17 @@ impl Records {
     /// Returns the visible streams, one entry per connection.
     pub fn streams(&self, bearer: &Bearer, choice: &ConnectionFilter) -> Result<Vec<Json>> {
         self.store.read_tx(|tx| {
-            let sights = self.visible_scopes(tx, bearer, choice)?;
-            let mut told = Vec::with_capacity(sights.len());
-            for sight in &sights {
-                let mut line = stream_stats(tx, self.now_ms(), &[sight])?;
+            let scopes = self.visible_scopes(tx, bearer, choice)?;
+            let mut told = Vec::with_capacity(scopes.len());
+            for scope in &scopes {
+                let mut line = stream_stats(tx, self.now_ms(), &[scope])?;
                 line["object"] = json!("stream");
-                line["name"] = json!(sight.stream().name);
-                line["connection_id"] = json!(sight.connection.id);
-                line["connector_instance_id"] = json!(sight.connection.id);
-                line["connector_id"] = json!(sight.connection.connector);
-                line["source"] = source_json(sight);
-                if let Some(name) = &sight.connection.display_name {
+                line["name"] = json!(scope.stream().name);
+                line["connection_id"] = json!(scope.connection.id);
+                line["connector_instance_id"] = json!(scope.connection.id);
+                line["connector_id"] = json!(scope.connection.connector);
+                line["source"] = source_json(scope);
+                if let Some(name) = &scope.connection.display_name {
                     line["display_name"] = json!(name);
                 }
                 told.push(line);
@@ -123,10 +123,10 @@ impl Records {
     /// Returns the full metadata of one stream.
     pub fn stream(&self, bearer: &Bearer, stream: &str, choice: &ConnectionFilter) -> Result<Json> {
         self.store.read_tx(|tx| {
-            let sights = self.scopes_of_stream(tx, bearer, choice, stream)?;
-            let connectors = group_by_connector(&sights);
+            let scopes = self.scopes_of_stream(tx, bearer, choice, stream)?;
+            let connectors = group_by_connector(&scopes);
             if connectors.len() > 1 {
-                return Err(ambiguous_stream(&sights, stream));
+                return Err(ambiguous_stream(&scopes, stream));
             }
             let siblings = self.visible_scopes(tx, bearer, choice)?;
             stream_metadata(tx, self.now_ms(), &connectors[0].1[0], &siblings)
@@ -136,9 +136,9 @@ impl Records {
     /// Returns the visible connectors with their streams.
     pub fn connectors(&self, bearer: &Bearer) -> Result<Vec<Json>> {
         self.store.read_tx(|tx| {
-            let sights = self.visible_scopes(tx, bearer, &ConnectionFilter::default())?;
+            let scopes = self.visible_scopes(tx, bearer, &ConnectionFilter::default())?;
             let mut told = Vec::new();
-            for (connector, groups) in group_by_connector(&sights) {
+            for (connector, groups) in group_by_connector(&scopes) {
                 let mut streams = Vec::new();
                 for group in &groups {
                     let name = &group.scopes[0].stream().name;
@@ -161,29 +161,29 @@ impl Records {
     }
 }
 
-fn ambiguous_stream(sights: &[StreamScope], stream: &str) -> Error {
+fn ambiguous_stream(scopes: &[StreamScope], stream: &str) -> Error {
     Error::Ambiguous {
         code: Code::AmbiguousSchemaDetail,
         message: format!("stream {stream} is in several sources"),
-        candidates: sights
+        candidates: scopes
             .iter()
-            .map(|sight| ConnectionCandidate {
-                stream: Some(sight.stream().name.clone()),
-                ..sight.candidate()
+            .map(|scope| ConnectionCandidate {
+                stream: Some(scope.stream().name.clone()),
+                ..scope.candidate()
             })
             .collect(),
     }
 }
 
-fn source_json(sight: &StreamScope) -> Json {
-    json!({"kind": sight.declaration.kind, "id": sight.declaration.source_id})
+fn source_json(scope: &StreamScope) -> Json {
+    json!({"kind": scope.declaration.kind, "id": scope.declaration.source_id})
 }
 
 /// Groups scopes by connector and stream, in declaration order.
-fn group_by_connector(sights: &[StreamScope]) -> Vec<(String, Vec<StreamGroup<'_>>)> {
+fn group_by_connector(scopes: &[StreamScope]) -> Vec<(String, Vec<StreamGroup<'_>>)> {
     let mut connectors: Vec<(String, Vec<StreamGroup<'_>>)> = Vec::new();
-    for sight in sights {
-        let name = &sight.connection.connector;
+    for scope in scopes {
+        let name = &scope.connection.connector;
         let at = connectors
             .iter()
             .position(|(own, _)| own == name)
@@ -194,11 +194,11 @@ fn group_by_connector(sights: &[StreamScope]) -> Vec<(String, Vec<StreamGroup<'_
         let groups = &mut connectors[at].1;
         match groups
             .iter_mut()
-            .find(|group| group.scopes[0].stream_index == sight.stream_index)
+            .find(|group| group.scopes[0].stream_index == scope.stream_index)
         {
-            Some(group) => group.scopes.push(sight),
+            Some(group) => group.scopes.push(scope),
             None => groups.push(StreamGroup {
-                scopes: vec![sight],
+                scopes: vec![scope],
             }),
         }
     }
@@ -209,16 +209,16 @@ fn group_by_connector(sights: &[StreamScope]) -> Vec<(String, Vec<StreamGroup<'_
 }
 
 /// Returns the number of records and their freshness.
-fn stream_stats(tx: &mut dyn Tx, now_ms: i64, sights: &[&StreamScope]) -> Result<Json> {
+fn stream_stats(tx: &mut dyn Tx, now_ms: i64, scopes: &[&StreamScope]) -> Result<Json> {
     let (mut records, mut updated) = (0, None::<i64>);
-    for sight in sights {
-        let Some(collection) = &sight.collection else {
+    for scope in scopes {
+        let Some(collection) = &scope.collection else {
             continue;
         };
-        if sight.is_unrestricted() {
+        if scope.is_unrestricted() {
             records += collection.records;
         } else {
-            let tests = RecordConditions::build(sight, &[])?;
+            let tests = RecordConditions::build(scope, &[])?;
             let reading = CollectionScan {
                 collection,
                 conditions: &tests,
@@ -229,11 +229,11 @@ fn stream_stats(tx: &mut dyn Tx, now_ms: i64, sights: &[&StreamScope]) -> Result
             records += reading.count(tx)?;
         }
         // The time of a change that may be hidden is not disclosed.
-        if sight.is_unrestricted() {
+        if scope.is_unrestricted() {
             updated = updated.max(collection.updated_ms);
         }
     }
-    let stream = sights[0].stream();
+    let stream = scopes[0].stream();
     let age_s = updated.map(|at| (now_ms - at) / 1000);
     let late = |max: u64| age_s.is_some_and(|age| u64::try_from(age).is_ok_and(|age| age > max));
     let status = match (records, stream.max_staleness_s) {
@@ -252,11 +252,11 @@ fn stream_stats(tx: &mut dyn Tx, now_ms: i64, sights: &[&StreamScope]) -> Result
     }))
 }
 
-fn connections_json(sights: &[&StreamScope]) -> Json {
+fn connections_json(scopes: &[&StreamScope]) -> Json {
     let mut all = Vec::new();
-    for sight in sights {
-        let mut one = json!({"connection_id": sight.connection.id});
-        if let Some(name) = &sight.connection.display_name {
+    for scope in scopes {
+        let mut one = json!({"connection_id": scope.connection.id});
+        if let Some(name) = &scope.connection.display_name {
             one["display_name"] = json!(name);
         }
         all.push(one);
@@ -271,27 +271,27 @@ fn stream_metadata(
     group: &StreamGroup<'_>,
     siblings: &[StreamScope],
 ) -> Result<Json> {
-    let sight = group.scopes[0];
-    let stream = sight.stream();
-    let schema = match &sight.fields {
+    let scope = group.scopes[0];
+    let stream = scope.stream();
+    let schema = match &scope.fields {
         None => stream.body["schema"].clone(),
-        Some(_) => visible_schema(stream, sight),
+        Some(_) => visible_schema(stream, scope),
     };
     let mut told = json!({
         "object": "stream_metadata",
         "name": stream.name,
-        "connector_key": sight.connection.connector,
+        "connector_key": scope.connection.connector,
         "schema": schema,
         "primary_key": stream.primary_key,
         "cursor_field": stream.cursor_field,
         "consent_time_field": stream.consent_time_field,
         "selection": stream.body.get("selection"),
         "semantics": if stream.append_only { "append_only" } else { "mutable_state" },
-        "query": visible_query(stream, sight),
+        "query": visible_query(stream, scope),
         "views": stream.views.iter().map(|view| json!({
             "id": view.id,
             "label": view.label,
-            "fields": view.fields.iter().filter(|name| sight.shows_field(name)).collect::<Vec<_>>(),
+            "fields": view.fields.iter().filter(|name| scope.grants_field(name)).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "relationships": stream.body.get("relationships"),
     });
@@ -303,7 +303,7 @@ fn stream_metadata(
     for field in stream
         .fields
         .iter()
-        .filter(|field| sight.shows_field(&field.name))
+        .filter(|field| scope.grants_field(&field.name))
     {
         fields.insert(
             field.name.clone(),
@@ -311,27 +311,27 @@ fn stream_metadata(
         );
     }
     told["field_capabilities"] = fields.into();
-    told["expand_capabilities"] = expand_capabilities(sight, siblings);
+    told["expand_capabilities"] = expand_capabilities(scope, siblings);
     told["granted_connections"] = connections_json(&group.scopes);
     Ok(told)
 }
 
 /// Returns the schema of the visible fields and the definitions they refer to. Drops every other keyword, because it
 /// may name hidden fields.
-fn visible_schema(stream: &StreamDeclaration, sight: &StreamScope) -> Json {
+fn visible_schema(stream: &StreamDeclaration, scope: &StreamScope) -> Json {
     let whole = &stream.body["schema"];
     let mut properties = Map::new();
     for field in stream
         .fields
         .iter()
-        .filter(|field| sight.shows_field(&field.name))
+        .filter(|field| scope.grants_field(&field.name))
     {
         properties.insert(field.name.clone(), field.schema.clone());
     }
     let required: Vec<&str> = stream
         .fields
         .iter()
-        .filter(|field| field.required && sight.shows_field(&field.name))
+        .filter(|field| field.required && scope.grants_field(&field.name))
         .map(|field| field.name.as_str())
         .collect();
     let mut defs = Map::new();
@@ -380,24 +380,24 @@ fn collect_refs(schema: &Json, named: &mut Vec<String>) {
 }
 
 /// Returns the supported queries of the visible fields.
-fn visible_query(stream: &StreamDeclaration, sight: &StreamScope) -> Json {
+fn visible_query(stream: &StreamDeclaration, scope: &StreamScope) -> Json {
     let mut query = stream
         .body
         .get("query")
         .cloned()
         .unwrap_or_else(|| json!({}));
-    if sight.fields.is_none() {
+    if scope.fields.is_none() {
         return query;
     }
     if let Some(ranges) = query["range_filters"].as_object_mut() {
-        ranges.retain(|name, _| sight.shows_field(name));
+        ranges.retain(|name, _| scope.grants_field(name));
     }
     for part in ["search", "aggregations"] {
         let Some(lists) = query.get_mut(part).and_then(Json::as_object_mut) else {
             continue;
         };
         for list in lists.values_mut().filter_map(Json::as_array_mut) {
-            list.retain(|name| name.as_str().is_some_and(|name| sight.shows_field(name)));
+            list.retain(|name| name.as_str().is_some_and(|name| scope.grants_field(name)));
         }
     }
     query
@@ -411,10 +411,10 @@ fn capability_flag(declared: bool, ready: bool) -> Json {
     }
 }
 
-fn is_indexed(sights: &[&StreamScope], field: &str) -> bool {
-    let known = sights.iter().filter_map(|sight| sight.collection.as_ref());
-    let key = |sight: &&StreamScope| sight.stream().primary_key == [field.to_owned()];
-    sights.iter().all(key)
+fn is_indexed(scopes: &[&StreamScope], field: &str) -> bool {
+    let known = scopes.iter().filter_map(|scope| scope.collection.as_ref());
+    let key = |scope: &&StreamScope| scope.stream().primary_key == [field.to_owned()];
+    scopes.iter().all(key)
         || known
             .into_iter()
             .all(|collection| collection.shape.fact(field).is_some())
@@ -423,14 +423,14 @@ fn is_indexed(sights: &[&StreamScope], field: &str) -> bool {
 fn field_capability(
     stream: &StreamDeclaration,
     field: &FieldDeclaration,
-    sights: &[&StreamScope],
+    scopes: &[&StreamScope],
 ) -> Json {
     let query = &stream.query;
-    let ready = is_indexed(sights, &field.name);
+    let ready = is_indexed(scopes, &field.name);
     let searched = query.search.lexical_fields.contains(&field.name);
-    let searchable = sights
+    let searchable = scopes
         .iter()
-        .filter_map(|sight| sight.collection.as_ref())
+        .filter_map(|scope| scope.collection.as_ref())
         .all(|collection| collection.shape.lexical(&field.name).is_some());
     let bounds = query.range_filters.get(&field.name);
     let mut range = capability_flag(bounds.is_some(), ready);
@@ -462,17 +462,17 @@ fn field_capability(
     told
 }
 
-fn expand_capabilities(sight: &StreamScope, siblings: &[StreamScope]) -> Json {
-    let stream = sight.stream();
+fn expand_capabilities(scope: &StreamScope, siblings: &[StreamScope]) -> Json {
+    let stream = scope.stream();
     let mut all = Vec::new();
     for expand in &stream.query.expand {
         let Some(relation) = stream.relationship(&expand.name) else {
             continue;
         };
         let child = siblings.iter().find(|other| {
-            other.connection.id == sight.connection.id && other.stream().name == relation.stream
+            other.connection.id == scope.connection.id && other.stream().name == relation.stream
         });
-        let usable = child.is_some_and(|child| child.shows_field(&relation.foreign_key));
+        let usable = child.is_some_and(|child| child.grants_field(&relation.foreign_key));
         let mut told = json!({
             "name": expand.name, "relation": expand.name, "stream": relation.stream, "target_stream": relation.stream,
             "cardinality": relation.cardinality.name(), "granted": child.is_some(), "usable": usable,
@@ -511,8 +511,8 @@ fn compact_connector(
     let first = groups[0].scopes[0];
     let mut streams = Vec::new();
     for (group, set) in groups.iter().zip(&sets) {
-        let sight = group.scopes[0];
-        let stream = sight.stream();
+        let scope = group.scopes[0];
+        let stream = scope.stream();
         let facts = stream_stats(tx, 0, &group.scopes)?;
         let mut told = json!({
             "name": stream.name,
@@ -524,13 +524,13 @@ fn compact_connector(
             told["cursor_field"] = json!(field);
         }
         if group.scopes.len() == 1 {
-            told["connection_id"] = json!(sight.connection.id);
+            told["connection_id"] = json!(scope.connection.id);
         }
         let mut fields = Map::new();
         for field in stream
             .fields
             .iter()
-            .filter(|field| sight.shows_field(&field.name))
+            .filter(|field| scope.grants_field(&field.name))
         {
             fields.insert(
                 field.name.clone(),
@@ -538,7 +538,7 @@ fn compact_connector(
             );
         }
         told["field_capabilities"] = fields.into();
-        let mut expand = expand_capabilities(sight, siblings);
+        let mut expand = expand_capabilities(scope, siblings);
         for relation in expand.as_array_mut().into_iter().flatten() {
             if let Some(relation) = relation.as_object_mut() {
                 relation.remove("child_parent_key_field");

@@ -225,17 +225,18 @@ impl StreamScope {
         &self.declaration.streams[self.stream_index]
     }
 
-    pub(crate) fn shows_field(&self, field: &str) -> bool {
+    /// Returns true if the grant includes a field. Every read asks this before it uses or returns the field.
+    pub(crate) fn grants_field(&self, field: &str) -> bool {
         self.fields
             .as_ref()
             .is_none_or(|fields| fields.contains(field))
     }
 
-    /// Returns the names of the visible declared fields.
-    pub(crate) fn visible_fields(&self) -> impl Iterator<Item = &str> {
+    /// Returns the names of the declared fields that the grant includes.
+    pub(crate) fn granted_fields(&self) -> impl Iterator<Item = &str> {
         let declared = self.stream().fields.iter();
         let declared = declared.map(|field| field.name.as_str());
-        declared.filter(|field| self.shows_field(field))
+        declared.filter(|field| self.grants_field(field))
     }
 
     /// Returns true if every record of the collection is visible.

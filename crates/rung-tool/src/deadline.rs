@@ -8,14 +8,19 @@ use std::time::{Duration, Instant};
 use rung_fault::{Code, Fault};
 use tokio::time::timeout_at;
 
+use crate::card::Hints;
 use crate::source::Call;
 
 /// How often a call whose deadline moved is checked, at the most.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs the work of a call, but not beyond its deadline. The time in which the client answers questions of the call does not
-/// count.
-pub async fn within_deadline<T>(call: &Call, work: impl Future<Output = T>) -> Result<T, Fault> {
+/// count. `hints` are those of the tool: what changes something may still take effect after its deadline.
+pub async fn within_deadline<T>(
+    call: &Call,
+    hints: Hints,
+    work: impl Future<Output = T>,
+) -> Result<T, Fault> {
     let Some(deadline) = call.deadline else {
         return Ok(work.await);
     };
@@ -27,7 +32,11 @@ pub async fn within_deadline<T>(call: &Call, work: impl Future<Output = T>) -> R
         }
         let end = deadline + call.peer.answer_time();
         if end <= next_check {
-            return Err(deadline_fault());
+            return Err(if hints.read_only || hints.idempotent {
+                deadline_fault()
+            } else {
+                unknown_outcome_fault()
+            });
         }
         next_check = end.max(Instant::now() + CHECK_INTERVAL);
     }
@@ -80,6 +89,13 @@ impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+fn unknown_outcome_fault() -> Fault {
+    let why = "the deadline of the call passed while it ran; it may still take effect";
+    Fault::new(Code::OutcomeUnknown, why).with_hint(
+        "check whether the call took effect before you repeat it; the setting calls.deadline_s is the time of a call",
+    )
 }
 
 fn deadline_fault() -> Fault {

@@ -282,8 +282,19 @@ impl<'r> ResultMembers<'r> {
         }
     }
 
-    fn has_content(&self) -> bool {
-        !serde_json::from_str::<Vec<&RawValue>>(self.content).is_ok_and(|blocks| blocks.is_empty())
+    /// Returns true if one of the texts is the JSON of `structured`.
+    fn texts_repeat(&self, structured: &RawValue) -> bool {
+        let blocks: Vec<Value> = serde_json::from_str(self.content).unwrap_or_default();
+        let mut texts = blocks.iter().filter_map(|block| block["text"].as_str());
+        let Ok(wanted) = serde_json::from_str::<Value>(structured.get()) else {
+            return false;
+        };
+        texts.any(|text| serde_json::from_str::<Value>(text).is_ok_and(|json| json == wanted))
+    }
+
+    /// Returns the bytes of the texts.
+    fn text_bytes(&self) -> usize {
+        self.content.len() - self.media_bytes.min(self.content.len())
     }
 
     /// Returns the members that belong to neither form, as JSON that follows another member. `call` is added to `_meta`.
@@ -319,6 +330,8 @@ struct Forms<'r> {
     structured: Option<Cow<'r, str>>,
     /// Everything else of the reply.
     rest: String,
+    /// Bytes of pictures and sound that the content may have beside its texts.
+    media_bytes: usize,
 }
 
 impl<'r> Forms<'r> {
@@ -330,10 +343,9 @@ impl<'r> Forms<'r> {
             None => Cow::Borrowed(result.get()),
         });
         let content = match (members.structured, &structured) {
-            // A client of text alone would see nothing.
-            (Some(result), None) if !members.has_content() => {
-                let text = text_block(result.get().to_owned());
-                Cow::Owned(to_raw_json(&[text]).get().to_owned())
+            // A client of text alone would not see it.
+            (Some(result), None) if !members.texts_repeat(result) => {
+                Cow::Owned(with_text_block(members.content, result.get()))
             }
             _ => Cow::Borrowed(members.content),
         };
@@ -342,6 +354,7 @@ impl<'r> Forms<'r> {
             content,
             structured,
             rest: members.rest(of.map(Envelope::to_json)),
+            media_bytes: call.media_bytes,
         }
     }
 
@@ -354,11 +367,12 @@ impl<'r> Forms<'r> {
     fn content_fits(&self, limit: FormLimit) -> bool {
         let content = &*self.content;
         let limit = limit.less(FRAME_BYTES + self.rest.len());
-        if content.len() > limit.max_bytes {
+        let media_bytes = self.members.media_bytes.min(content.len());
+        let text_bytes = content.len() - media_bytes;
+        if text_bytes > limit.max_bytes || content.len() > limit.max_bytes + self.media_bytes {
             return false;
         }
-        content.len() - self.members.media_bytes.min(content.len()) <= limit.max_tokens
-            || limit.allows(content.len(), &without_media(content))
+        text_bytes <= limit.max_tokens || limit.allows(text_bytes, &without_media(content))
     }
 
     fn structured_fits(&self, limit: FormLimit) -> bool {
@@ -384,7 +398,11 @@ impl<'r> Forms<'r> {
         } else {
             let content = serde_json::from_str(self.members.content).unwrap_or_default();
             let excerpt = match self.members.structured {
-                Some(result) if matches!(self.content, Cow::Owned(_)) => {
+                // The structured content was added to the texts, and is the larger part.
+                Some(result)
+                    if matches!(self.content, Cow::Owned(_))
+                        && result.get().len() >= self.members.text_bytes() =>
+                {
                     Excerpt::from_text(result.get(), "structuredContent")
                 }
                 _ => Excerpt::from_items(&content, &ResultTexts::TOOL),
@@ -421,6 +439,14 @@ fn rest_within(rest: &str, is_error: bool, limit: FormLimit) -> &str {
     }
 }
 
+/// Returns the blocks with another text at their end.
+fn with_text_block(blocks: &str, text: &str) -> String {
+    let block = to_raw_json(&text_block(text.to_owned()));
+    let blocks: Vec<&RawValue> = serde_json::from_str(blocks).unwrap_or_default();
+    let all: Vec<&RawValue> = blocks.into_iter().chain([&*block]).collect();
+    to_raw_json(&all).get().to_owned()
+}
+
 /// Returns the JSON of a reply.
 fn join(content: &str, structured: Option<&str>, rest: &str) -> Box<RawValue> {
     let structured = structured.map_or_else(String::new, |structured| {
@@ -455,7 +481,7 @@ fn cut_content(
         if is_media(block) || is_link {
             let block = to_raw_json(block);
             bytes += block.get().len() + 1;
-            if bytes <= limit.max_bytes / 2 {
+            if bytes <= limit.max_bytes / 2 + call.media_bytes {
                 others.push(block);
             }
         }

@@ -27,6 +27,8 @@ pub struct Call {
     pub budget: Budget,
     /// Bytes of each form of a page of rows at most, if its caller named no size.
     pub page_bytes: usize,
+    /// Bytes of pictures and sound that each form may have in addition.
+    pub media_bytes: usize,
     /// Tokens of each form of the reply at most.
     pub max_tokens: usize,
     /// Bytes of the message around the reply, which do not count against the budget.
@@ -56,6 +58,7 @@ impl Call {
             permit,
             budget: Budget::default(),
             page_bytes: limits::PAGE_BYTES,
+            media_bytes: 0,
             max_tokens: usize::MAX,
             envelope_bytes: 0,
             rendering: Rendering::default(),

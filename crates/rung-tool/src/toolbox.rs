@@ -115,7 +115,8 @@ impl<S: ToolSet> Toolbox<S> {
             cards: &self.cards,
             cancellation,
         };
-        let answer = within_deadline(call, entry.tool.run(scope, read)).await??;
+        let work = entry.tool.run(scope, read);
+        let answer = within_deadline(call, entry.card.hints, work).await??;
         match answer {
             Answer::Fitted(reply, max_bytes) => {
                 let bytes = reply.form_bytes();

@@ -370,10 +370,35 @@ async fn the_time_in_which_the_client_answers_is_not_counted() {
         ..read_call()
     };
     let work = tokio::time::sleep(deadline + answers_after / 4);
-    assert!(within_deadline(&call, work).await.is_ok());
-    let late = within_deadline(&call, std::future::pending::<()>()).await;
+    assert!(within_deadline(&call, Hints::READ, work).await.is_ok());
+    let late = within_deadline(&call, Hints::READ, std::future::pending::<()>()).await;
     assert_eq!(late.unwrap_err().code(), Code::DeadlineExceeded);
     assert!(started.elapsed() >= deadline + answers_after);
+}
+
+#[tokio::test]
+async fn a_change_that_runs_at_its_deadline_has_an_unknown_outcome() {
+    let call = Call {
+        deadline: Some(Instant::now() + Duration::from_millis(20)),
+        ..read_call()
+    };
+    let repeatable = Hints {
+        read_only: false,
+        idempotent: true,
+        ..Hints::READ
+    };
+    let once = Hints {
+        idempotent: false,
+        ..repeatable
+    };
+    for (hints, code) in [
+        (Hints::READ, Code::DeadlineExceeded),
+        (repeatable, Code::DeadlineExceeded),
+        (once, Code::OutcomeUnknown),
+    ] {
+        let late = within_deadline(&call, hints, std::future::pending::<()>()).await;
+        assert_eq!(late.unwrap_err().code(), code);
+    }
 }
 
 #[test]

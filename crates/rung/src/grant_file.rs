@@ -111,7 +111,11 @@ impl GrantFile {
             )
         };
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        let file: Self = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let file: Self = toml::from_str(&text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+            wrong(format!("line {line}: {}", error.message()))
+        })?;
         if file.personal_data.is_empty() && file.databases.is_empty() && file.servers.is_empty() {
             return Err(wrong("the file grants nothing".to_owned()));
         }

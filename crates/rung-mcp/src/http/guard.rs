@@ -348,7 +348,7 @@ pub(super) fn auth_error_response(door: &HttpGuard, origin: &str, denied: &AuthE
         AuthError::WrongEndpoint => (
             StatusCode::FORBIDDEN,
             None,
-            "this token has another purpose: `rung pdpp connect` requests a token for agents, `rung token new` creates a token for everything",
+            "this token has another purpose: `rung pdpp connect` requests a token for agents, `rung token new --grant FILE` creates one for what the file lists",
         ),
         AuthError::GrantRevoked => (
             StatusCode::FORBIDDEN,

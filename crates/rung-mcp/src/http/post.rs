@@ -21,7 +21,7 @@ use super::stream::{
 };
 use super::{HttpApp, IncomingRequest, json_response};
 use crate::client::{Capabilities, ClientContext, RequestMeta};
-use crate::client_profile::{self, ClientProfile};
+use crate::client_profile::ClientProfile;
 use crate::envelope::{MAX_MESSAGE_BYTES, Message, RequestId};
 use crate::headers::{self, VERSION};
 use crate::id_scanner::IdScanner;
@@ -351,7 +351,7 @@ impl PostedRequest<'_> {
             permit: self.permit,
             version: named.unwrap_or(unsaid),
             capabilities: Capabilities::default(),
-            profile: &client_profile::UNKNOWN,
+            profile: ClientProfile::of_user_agent(&self.headers),
             log_level: None,
             session: None,
             conversation: None,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use data_encoding::HEXLOWER;
 use rung_fault::{Code, Detail, Fault};
 use rung_tool::{
-    Answers, Call, NameStyle, Question, SourceResult, TaskUse, Trace, within_deadline,
+    Answers, Call, Hints, NameStyle, Question, SourceResult, TaskUse, Trace, within_deadline,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -118,11 +118,6 @@ impl PreparedCall {
         })
     }
 
-    /// Returns the deadline of a call that has this time. A client that waits for results gives it more.
-    fn deadline_after(&self, time: Duration) -> Option<Instant> {
-        Instant::now().checked_add(time + self.wait.unwrap_or_default())
-    }
-
     fn to_call(&self) -> Call {
         // A suspended call may answer a later request, whose id is longer.
         let may_be_held = self.client.is_modern() && self.client.capabilities.can_any();
@@ -131,6 +126,7 @@ impl PreparedCall {
         Call {
             permit: self.client.permit.clone(),
             budget: self.server.form_budget(&self.client).less(around_bytes),
+            media_bytes: self.server.media_bytes(&self.client),
             page_bytes: self
                 .server
                 .page_bytes(&self.client)
@@ -138,7 +134,7 @@ impl PreparedCall {
             max_tokens: usize::MAX,
             envelope_bytes: around_bytes,
             rendering: self.client.rendering(),
-            deadline: self.deadline_after(self.server.0.config.deadlines.usual),
+            deadline: deadline_after(self.server.0.config.deadlines.usual),
             name_style: NameStyle::Dotted,
             peer: self.context.clone(),
             trace: self.trace.clone(),
@@ -248,6 +244,10 @@ impl PreparedCall {
     }
 }
 
+fn deadline_after(time: Duration) -> Option<Instant> {
+    Instant::now().checked_add(time)
+}
+
 /// Returns a digest of the request, which does not depend on how its JSON is written.
 fn request_digest(method: &str, params: &RawValue) -> String {
     let mut params: Value = serde_json::from_str(params.get()).unwrap_or_default();
@@ -342,10 +342,11 @@ pub(super) fn call_tool(start: PreparedCall, params: Option<&RawValue>) -> Resul
             start.context.allow_detaching();
             // The result of a task is returned with the task around it.
             call.budget = call.budget.less(TASK_BYTES);
-            call.deadline = start.deadline_after(TASK_TTL);
+            call.page_bytes = call.page_bytes.saturating_sub(TASK_BYTES);
+            call.deadline = deadline_after(TASK_TTL);
         }
         if let Some(time) = start.server.0.config.deadlines.of_tool(&name) {
-            call.deadline = start.deadline_after(time);
+            call.deadline = deadline_after(time);
         }
         let modern = start.client.is_modern();
         let run = Box::pin(async move {
@@ -482,7 +483,7 @@ pub(super) fn read_resource(
     let modern = start.client.is_modern();
     Ok(MethodResult::deferred(async move {
         let run = Box::pin(async move {
-            let found = within_deadline(&call, resources.read(&call, &uri))
+            let found = within_deadline(&call, Hints::READ, resources.read(&call, &uri))
                 .await
                 .flatten()
                 .map_err(|fault| source_error(&fault, modern))?;
@@ -526,7 +527,7 @@ pub(super) fn get_prompt(start: PreparedCall, params: Option<&RawValue>) -> Resu
     Ok(MethodResult::deferred(async move {
         let run = Box::pin(async move {
             let prompts = prompts.ok_or_else(|| ProtocolError::method_not_found("prompts/get"))?;
-            let found = within_deadline(&call, prompts.get(&call, &name, &arguments))
+            let found = within_deadline(&call, Hints::READ, prompts.get(&call, &name, &arguments))
                 .await
                 .flatten()
                 .map_err(|fault| source_error(&fault, modern))?;

@@ -250,10 +250,8 @@ fn with_local_names(listed: &RawValue, names: &[(&str, &str)]) -> Box<RawValue> 
 /// Describes a tool for a client. A downstream tool keeps the listing of its server.
 fn tool_json(card: &Card, client: &ClientContext, whole: bool) -> Box<RawValue> {
     let (version, shows_structured) = (client.version, client.rendering().structured);
-    let hints = client
-        .profile
-        .reads_tool_hints
-        .then(|| tool_hints(card, client.profile));
+    let hints =
+        (whole && client.profile.reads_tool_hints).then(|| tool_hints(card, client.profile));
     if let Some(listed) = &card.listed {
         let mut listed = with_local_names(listed, &[("name", &card.name)]);
         if !shows_structured && splice::member(listed.get(), "outputSchema").is_some() {

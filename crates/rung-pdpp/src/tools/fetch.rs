@@ -336,9 +336,9 @@ impl<'a> FetchedDocument<'a> {
             };
             fit_text(&document, least_chars, max_bytes)
         };
-        let content = fit(Form::Content, None);
+        let text = fit(Form::Content, None);
         if !context.call.rendering.structured {
-            return content;
+            return text;
         }
         // If the record does not fit as `data`, the client can request its fields.
         let data_chars = DATA_CHARS.iter().filter(|_| context.options.fetch_data);
@@ -347,7 +347,7 @@ impl<'a> FetchedDocument<'a> {
         let structured = structured.unwrap_or_else(|| fit(Form::Structured, None));
         Reply {
             structured_content: structured.structured_content,
-            ..content
+            ..text
         }
     }
 

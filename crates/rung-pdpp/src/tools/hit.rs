@@ -356,7 +356,7 @@ pub(super) fn short_hit<'a>(
         {
             value = Json::String(cut(text, chars.max(SHORT_CHARS)).into_owned().into());
             omit(name);
-        } else if value.is_larger(SHORT_BYTES) {
+        } else if !value.is_string() && value.is_larger(SHORT_BYTES) {
             omit(name);
             continue;
         }
@@ -657,11 +657,10 @@ pub(super) fn url<'b>(hit: &'b Json<'_>, id: Option<&RecordId>, provider: &'b st
         return direct.into();
     }
     let place = first_text(hit, &["record_url"]).filter(fits);
-    if let Some(place) = place {
-        if place.starts_with('/') {
-            return [provider, place].concat().into();
-        }
-        return place.into();
+    match place {
+        Some(place) if place.starts_with('/') => return [provider, place].concat().into(),
+        Some(place) if web(&place) => return place.into(),
+        _ => {}
     }
     match id {
         Some(id) => {

@@ -19,7 +19,7 @@ use super::json::{Json, JsonObject, RawJson};
 use super::ladder::{ImpliedIdentity, LONG_CHARS, Ladder, MAX_RECORDS, identity, is_cut};
 use super::long_fields::LongFields;
 use super::page_text::PageText;
-use super::short::{preview, shorten};
+use super::short::{conceal_bytes, preview, shorten};
 use super::text::json_text;
 
 /// The `kind` of the content ladder.
@@ -33,6 +33,19 @@ const OMITTED_SHARE: usize = 400;
 const MAX_RENDERINGS: usize = 4;
 /// Code points to which the texts of a page that is too large are cut.
 const LEAST_CHARS: usize = 16;
+
+/// Members of a row that identify its record. They are never left out: without them its fields could not be continued.
+const KEPT_MEMBERS: [&str; 9] = [
+    "id",
+    "record_id",
+    "record_key",
+    "key",
+    "stream",
+    "connection_id",
+    "connector_instance_id",
+    "emitted_at",
+    "data",
+];
 
 /// A page of records.
 pub(super) struct Page<'a> {
@@ -359,8 +372,7 @@ impl<'a> Page<'a> {
             drop_from(data, &[], true);
         }
         if let Some(members) = row.as_object_mut() {
-            let kept = ["id", "stream", "connection_id", "emitted_at", "data"];
-            drop_from(members, &kept, false);
+            drop_from(members, &KEPT_MEMBERS, false);
         }
         if names.is_empty() {
             return Value::Null;
@@ -395,6 +407,8 @@ impl<'a> Page<'a> {
                 if size <= max_bytes || super::binary::describe_binary(value).is_some() {
                     continue;
                 }
+                // A part of it would not be recognized as base64.
+                conceal_bytes(value);
                 if let Ok(fitted) = fit(&value.to_value(), &Path::root(), &Budget::bytes(max_bytes))
                 {
                     *value = fitted.value.into();

@@ -202,9 +202,12 @@ fn render_row(at: usize, row: &Json<'_>, known: ImpliedIdentity<'_>, max_chars: 
         max_chars.saturating_sub(reserved)
     };
     let room = beside(&named);
-    let share = room.saturating_sub(around) / texts.len().max(1);
-    let shown = texts.iter().map(|text| chars_within(text, share)).min();
-    let mut shown = shown.unwrap_or(0);
+    // Texts that are shorter than their share leave the rest to the others.
+    let sizes: Vec<usize> = texts.iter().map(|text| text.json_bytes() - 2).collect();
+    let share = equal_share(&sizes, room.saturating_sub(around));
+    let cut = texts.iter().zip(sizes).filter(|(_, size)| *size > share);
+    let shown = cut.map(|(text, _)| chars_within(text, share)).min();
+    let mut shown = shown.unwrap_or(share);
     let mut text = line(shown);
     if is_longer(&text, room) {
         // The line is replaced by a shorter one, in which any field may be missing: name them all.

@@ -116,7 +116,7 @@ impl Records {
             ));
         }
         self.store.read_tx(|tx| {
-            let sights = self.searchable_scopes(tx, bearer, query)?;
+            let scopes = self.searchable_scopes(tx, bearer, query)?;
             let question = canonical_request(query);
             let authority = bearer.cursor_authority();
             let place = match &query.cursor {
@@ -127,9 +127,9 @@ impl Records {
                 },
             };
             let mut hits = Vec::new();
-            for (at, sight) in sights.iter().enumerate() {
+            for (at, scope) in scopes.iter().enumerate() {
                 if !asked.is_empty() {
-                    collect_hits(tx, sight, at, &asked, &query.filters, place.v, &mut hits)?;
+                    collect_hits(tx, scope, at, &asked, &query.filters, place.v, &mut hits)?;
                 }
             }
             let total = hits.len();
@@ -152,7 +152,7 @@ impl Records {
             for hit in &hits[..end] {
                 told.extend(hit_json(
                     tx,
-                    &sights[hit.scope_index as usize],
+                    &scopes[hit.scope_index as usize],
                     hit,
                     &asked,
                 )?);
@@ -172,7 +172,7 @@ impl Records {
                     .then(|| self.seal.close(&authority, &question, &next))
                     .transpose()?,
                 total,
-                sources: sights.len(),
+                sources: scopes.len(),
             })
         })
     }
@@ -193,40 +193,40 @@ impl Records {
                 return Err(crate::scope::stream_not_granted(grant, outside));
             }
         }
-        let mut sights = self.visible_scopes(tx, bearer, &query.choice)?;
-        sights.retain(|sight| {
-            query.streams.is_empty() || query.streams.contains(&sight.stream().name)
+        let mut scopes = self.visible_scopes(tx, bearer, &query.choice)?;
+        scopes.retain(|scope| {
+            query.streams.is_empty() || query.streams.contains(&scope.stream().name)
         });
-        for sight in &sights {
-            filter::check_filters(sight, &query.filters)?;
+        for scope in &scopes {
+            filter::check_filters(scope, &query.filters)?;
         }
-        sights.retain(|sight| {
-            sight.collection.is_some() && !sight.stream().query.search.lexical_fields.is_empty()
+        scopes.retain(|scope| {
+            scope.collection.is_some() && !scope.stream().query.search.lexical_fields.is_empty()
         });
-        Ok(sights)
+        Ok(scopes)
     }
 }
 
 /// Appends the hits in one stream of one connection.
 fn collect_hits(
     tx: &mut dyn Tx,
-    sight: &StreamScope,
+    scope: &StreamScope,
     at: usize,
     asked: &[String],
     filters: &[RecordFilter],
     version: i64,
     hits: &mut Vec<WordHit>,
 ) -> Result<()> {
-    let Some(collection) = &sight.collection else {
+    let Some(collection) = &scope.collection else {
         return Ok(());
     };
-    let tests = RecordConditions::build(sight, filters)?;
+    let tests = RecordConditions::build(scope, filters)?;
     let visible = visible_versions(tx, collection, &tests)?;
     let dead = superseded_versions(tx, collection, version)?;
     let index = PostingIndex::new(collection);
     let sight_no = u32::try_from(at).unwrap_or(u32::MAX);
     let mut found: Vec<WordHit> = Vec::new();
-    for (place, field) in sight
+    for (place, field) in scope
         .stream()
         .query
         .search
@@ -234,7 +234,7 @@ fn collect_hits(
         .iter()
         .enumerate()
     {
-        if !sight.shows_field(field) {
+        if !scope.grants_field(field) {
             continue;
         }
         let Some(no) = collection.shape.lexical(field) else {
@@ -366,11 +366,11 @@ fn superseded_versions(
 /// Renders a hit. Returns `None` if the record was changed in the meantime.
 fn hit_json(
     tx: &mut dyn Tx,
-    sight: &StreamScope,
+    scope: &StreamScope,
     hit: &WordHit,
     asked: &[String],
 ) -> Result<Option<Json>> {
-    let Some(collection) = &sight.collection else {
+    let Some(collection) = &scope.collection else {
         return Ok(None);
     };
     let sql = format!(
@@ -385,9 +385,9 @@ fn hit_json(
     let Some(row) = row else {
         return Ok(None);
     };
-    let stream = sight.stream();
+    let stream = scope.stream();
     let names = &stream.query.search.lexical_fields;
-    let (connection, stream_name) = (&sight.connection.id, &stream.name);
+    let (connection, stream_name) = (&scope.connection.id, &stream.name);
     let url = format!(
         "/v1/streams/{}/records/{}",
         percent_encode(stream_name),
@@ -420,7 +420,7 @@ fn hit_json(
         "object": "search_result",
         "stream": stream_name,
         "record_key": row.key,
-        "connector_id": sight.connection.connector,
+        "connector_id": scope.connection.connector,
         "record_url": format!("{url}?connection_id={}", percent_encode(connection)),
         "emitted_at": row.emitted_at,
         "connection_id": connection,
@@ -430,16 +430,16 @@ fn hit_json(
         "evidence_excerpts": excerpts,
         "score": {"kind": "bm25", "order": "lower_is_better", "value": -f64::from((hit.score * 1000.0).round()) / 1000.0},
     });
-    if let Some(title) = record_title(tx, sight, collection, &row)? {
+    if let Some(title) = record_title(tx, scope, collection, &row)? {
         told["title"] = json!(title);
     }
-    if let Some(name) = &sight.connection.display_name {
+    if let Some(name) = &scope.connection.display_name {
         told["display_name"] = json!(name);
     }
     if let Some(field) = stream
         .consent_time_field
         .as_ref()
-        .filter(|field| sight.shows_field(field))
+        .filter(|field| scope.grants_field(field))
     {
         let members = document::members(&row.data).unwrap_or_default();
         let authored = members
@@ -457,11 +457,11 @@ fn hit_json(
 /// words of its text. Reads visible fields only.
 fn record_title(
     tx: &mut dyn Tx,
-    sight: &StreamScope,
+    scope: &StreamScope,
     collection: &Collection,
     row: &StoredRecord,
 ) -> Result<Option<String>> {
-    let stream = sight.stream();
+    let stream = scope.stream();
     let declared = stream.fields.iter();
     let declared = declared.filter(|field| field.role.as_deref() == Some("title"));
     let candidates = declared
@@ -476,7 +476,7 @@ fn record_title(
                 .map(String::as_str),
         );
     let members = document::members(&row.data).unwrap_or_default();
-    for field in candidates.filter(|field| sight.shows_field(field)) {
+    for field in candidates.filter(|field| scope.grants_field(field)) {
         let text = if let Some(long) = row.lifted.iter().find(|long| long.field == *field) {
             first_chunk(tx, collection, row.version, &long.field)?
         } else {

@@ -117,7 +117,7 @@ pub(crate) struct Cli {
     /// Data folder.
     #[arg(long, global = true, help_heading = "Global options", value_name = "DIR", env = None)]
     pub(crate) home: Option<PathBuf>,
-    /// Override a setting, such as reply.max_bytes=20000; repeatable.
+    /// Override a setting, such as log=debug; repeatable. `rung config show` lists the settings.
     #[arg(
         long,
         global = true,
@@ -136,8 +136,14 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Serve one MCP client over standard input and output.
+    ///
+    /// The client reaches stored results, the databases of the settings and the downstream servers. For personal data see
+    /// `rung pdpp mcp`.
     Mcp(McpArgs),
     /// Serve MCP clients and personal data over HTTP.
+    ///
+    /// The paths are /mcp for MCP, /v1 for personal data, and /health and /metrics for monitoring. Ctrl-C or SIGTERM stops the
+    /// server.
     Serve(ServeArgs),
     /// Create, list and revoke bearer tokens.
     #[command(subcommand)]
@@ -155,6 +161,9 @@ pub(crate) enum Command {
     /// The data is in --home, by default the folder rung-demo in the working folder. RUNG_HOME has no effect.
     Demo(DemoArgs),
     /// Copy the data folder as one consistent snapshot, even while it is in use.
+    ///
+    /// The copy holds personal data, stored results, tokens and tasks. Databases in other folders and approvals of servers are
+    /// not part of it.
     Backup {
         /// New folder for the copy.
         to: PathBuf,
@@ -301,7 +310,7 @@ pub(crate) enum TokenCommand {
     New {
         /// Name of the token.
         name: String,
-        /// Let the token change what is writable, and call downstream servers.
+        /// Let the token change what is writable. Without a grant file, it also reaches all downstream servers.
         #[arg(long)]
         write: bool,
         /// Days until the token expires; by default it is valid until revoked.

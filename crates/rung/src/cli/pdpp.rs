@@ -118,6 +118,8 @@ pub(crate) enum OwnerCommand {
     #[command(subcommand)]
     Grant(GrantCommand),
     /// Create an owner token and print it once.
+    ///
+    /// The token may do everything over /v1 that the owner may. Clients of MCP cannot use it.
     OwnerToken {
         /// Name of the token, such as its purpose.
         #[arg(long, default_value = "owner", value_name = "NAME")]

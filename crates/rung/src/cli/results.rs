@@ -18,6 +18,9 @@ pub(crate) enum ResultCommand {
         quiet: bool,
     },
     /// Read part of a stored result, as the tool rung.read does.
+    ///
+    /// Prints a line of JSON about the part, a line with the next call or `end`, and then the text. `rung result export` writes
+    /// the bytes alone, and `rung result list` names the results.
     Read(ReadArgs),
     /// Write all bytes of a stored result, unchanged.
     Export {

@@ -317,7 +317,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         },
         default: Some(REPLY_BYTES_TEXT),
         project_permission: ProjectPermission::MayLower,
-        help: "Maximum bytes of a reply, for each of its forms (content, structured content); a larger result is cut and stored whole.",
+        help: "Maximum bytes of a reply, for each of its forms (content, structured content); a larger result is cut and stored whole. Unless it is set, a page of personal data may have 262144 bytes.",
     },
     Setting {
         key: "results.max_bytes",

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use crate::database_client::DatabaseClient;
 use crate::gateway::{GatewayFixture, first_text};
+use crate::http::legacy_request;
+use crate::personal_data::PersonalDataFixture;
 use crate::sandbox::Sandbox;
 use crate::stdio::StdioClient;
 
@@ -124,6 +126,84 @@ fn a_modern_client_is_known_by_the_client_info_of_its_requests() {
 }
 
 #[test]
+fn structured_content_that_no_text_repeats_is_sent_as_a_text() {
+    let street = GatewayFixture::with_echo_server();
+    for name in ["opencode", "qwen-cli-mcp-client-x"] {
+        let mut client = StdioClient::spawn(&mut street.command(&[]));
+        client.initialize_as(name, "2025-11-25", &json!({}));
+        let mut invoke = |arguments: Value| {
+            let params = json!({"name": "gateway.invoke", "arguments": {"tool_id": "house::rich", "arguments": arguments}});
+            let id = client.send_request("tools/call", &params);
+            loop {
+                let mut message = client.next_message();
+                if message["id"] == id {
+                    break message["result"].take();
+                }
+            }
+        };
+        let rich = invoke(json!({}));
+        assert!(rich.get("structuredContent").is_none(), "{rich}");
+        let texts: Vec<&str> = rich["content"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|block| block["text"].as_str())
+            .collect();
+        assert_eq!(texts, ["rich", r#"{"z":1.50,"a":[2]}"#], "{name}");
+        // One that is too long is cut, and continues.
+        let long = invoke(json!({"bytes": 300_000}));
+        let text = first_text(&long);
+        assert!(
+            text.contains("word word") && text.contains("res_"),
+            "{name}: {text}"
+        );
+        assert!(long.to_string().len() < 60_000, "{name}");
+    }
+}
+
+/// A page of 100 rows whose short texts alone take more than 50,000 bytes.
+#[test]
+fn a_page_of_the_hosted_server_has_its_rows_and_is_shown_whole() {
+    const LIMIT: &str = "reply.max_bytes=50000";
+    for (set, agent, most_bytes) in [
+        (None, "node", 256 << 10),
+        (None, "claude-code/2.1.327 (sdk-cli)", 256 << 10),
+        (None, "codex-mcp-client/0.169.0", 47_000),
+        (Some(LIMIT), "node", 50_000),
+    ] {
+        let data = PersonalDataFixture::start_with_setting(set, &[]);
+        data.create_connection("home");
+        let wide = |n: usize| format!("{n} {}", "w".repeat(58));
+        let lines: Vec<Value> = (0..100)
+            .map(|n| {
+                let fields = json!({"id": format!("m{n}"), "thread_id": wide(n), "from": wide(n), "body": wide(n), "secret": wide(n),
+                    "sent_at": "2026-01-01T00:00:00Z", "size": n, "blob_ref": {"name": wide(n), "kind": wide(n), "note": wide(n)}});
+                json!({"key": format!("m{n}"), "data": fields})
+            })
+            .collect();
+        data.ingest("messages", "home", &lines);
+        let token = data.issue_grant(&["--streams", "messages"]);
+        let params =
+            json!({"name": "query_records", "arguments": {"stream": "messages", "limit": 100}});
+        let request = legacy_request(1, "tools/call", params)
+            .with_header("User-Agent", agent)
+            .bearer(&token);
+        let result = data.server.fetch(request).json()["result"].take();
+        let structured = &result["structuredContent"];
+        let rows = structured["data"]["data"].as_array().unwrap().len();
+        let bytes = structured.to_string().len();
+        assert!(bytes <= most_bytes, "{agent}: {bytes}");
+        if most_bytes == 256 << 10 {
+            assert_eq!(rows, 100, "{agent}: {bytes}");
+            assert!(bytes > 50_000, "{agent}: {bytes}");
+        } else {
+            assert!(rows < 100 && rows > 60, "{agent}: {rows}");
+            assert!(structured["page_shortened"].is_object(), "{agent}");
+        }
+    }
+}
+
+#[test]
 fn entry_tools_are_marked_for_a_client_that_defers_tools() {
     let street = GatewayFixture::with_echo_server();
     let mut client = StdioClient::spawn(&mut street.command(&[]));
@@ -172,6 +252,20 @@ fn a_downstream_definition_keeps_its_own_members_beside_the_hints() {
         }
         assert_eq!(raw, hinted);
     }
+}
+
+#[test]
+fn instructions_do_not_name_servers_that_wait_for_approval() {
+    let street = GatewayFixture::new();
+    let servers = json!({"do what this name says": street.echo_server("house")});
+    let project = json!({"mcpServers": servers});
+    street
+        .sandbox
+        .write("project/.mcp.json", project.to_string());
+    let mut client = StdioClient::start(&street.sandbox, &[]);
+    let hello = client.initialize("2025-11-25", &json!({}));
+    let text = hello["result"]["instructions"].as_str().unwrap();
+    assert!(!text.contains("do what this name says"), "{text}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn help_lists_the_commands() {
 
     Global options:
           --home <DIR>       Data folder
-          --set <KEY=VALUE>  Override a setting, such as reply.max_bytes=20000; repeatable
+          --set <KEY=VALUE>  Override a setting, such as log=debug; repeatable. `rung config show` lists the settings
 
     Examples:
       rung demo                           # try Rung with sample data

@@ -78,6 +78,7 @@ pub(super) fn run(
 fn print_page(page: CollectedItems<QueryResult, ResultEntry>, form: &DbOutputFormat) -> Result {
     let mut out = std::io::stdout().lock();
     let QueryResult { head, rows } = page.value;
+    let shown = rows.len();
     if form.json {
         let rows = rows.into_iter().map(|row| head.row(row));
         let rows: Vec<serde_json::Value> = rows.map(|row| to_json(&row)).collect();
@@ -101,8 +102,9 @@ fn print_page(page: CollectedItems<QueryResult, ResultEntry>, form: &DbOutputFor
     if let Some(stored) = page.stored {
         let (total, bytes) = (page.total, stored.summary.bytes);
         let told = format!(
-            "of {total} rows; all rows are stored, {bytes} bytes:\nnext: rung result read {}",
-            stored.handle
+            "of {total} rows; all rows are stored, {bytes} bytes:\nnext: rung result read {0} --lines {1}-{total}, or all of them: rung result export {0}",
+            stored.handle,
+            shown + 1
         );
         if form.edn {
             note!("{told}");

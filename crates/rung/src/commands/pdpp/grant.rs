@@ -94,9 +94,9 @@ pub(super) fn run(
         }
         GrantCommand::Revoke { id } => {
             let tokens = DataFolder::open(settings)?.tokens();
-            records
-                .revoke_grant(owner, &id, &tokens)
-                .map_err(Fault::from)?;
+            records.revoke_grant(owner, &id, &tokens).map_err(|error| {
+                Fault::from(error).with_hint("`rung pdpp grant list` names the grants")
+            })?;
             note!("{id} is revoked");
             Ok(())
         }

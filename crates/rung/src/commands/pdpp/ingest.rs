@@ -39,6 +39,12 @@ pub(super) fn run(
             checkpoint_folder: &notes,
         }
         .ingest_file(file);
+        let done = done.map_err(|fault| match fault.code() {
+            Code::NotFound if fault.hint().is_none() => {
+                fault.with_hint("register the connector's manifest first: rung pdpp register FILE")
+            }
+            _ => fault,
+        });
         all.extend(done.map_err(|fault| fault.with_location(&file.display().to_string()))?);
     }
     let mut out = io::stdout().lock();

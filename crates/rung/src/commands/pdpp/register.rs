@@ -18,11 +18,11 @@ pub(super) fn run(records: &Records, files: &[PathBuf]) -> Result {
         let declared = records
             .register_source(body)
             .map_err(|error| Fault::from(error).with_location(&file.display().to_string()))?;
-        note!(
-            "registered {} with {} streams",
-            declared.connector,
-            declared.streams.len()
-        );
+        let streams = match declared.streams.len() {
+            1 => "1 stream".to_owned(),
+            count => format!("{count} streams"),
+        };
+        note!("registered {} with {streams}", declared.connector);
     }
     let told = |progress: &BuildProgress| {
         let part = progress.done * 100 / progress.total.max(1);

@@ -160,3 +160,48 @@ fn the_text_names_every_row_with_its_title_and_first_words() {
         assert_eq!(rows.as_array().unwrap().len(), 100, "{tool}");
     }
 }
+
+/// A short text of a record takes nothing from the long one beside it.
+#[test]
+fn a_long_text_gets_the_room_that_short_ones_leave() {
+    let provider = FakeProvider::with_json(|_| {
+        let data = json!({"title": words(70), "note": words(300), "body": format!("begin {}", words(50_000))});
+        let row = json!({"object": "record", "id": "r0", "stream": "things", "connection_id": "c", "data": data});
+        (200, json!({"object": "list", "data": [row]}))
+    });
+    let sandbox = Sandbox::new();
+    let mut client = truncation::start_text_only_agent(&sandbox, &provider);
+    let given = client.call_ok("query_records", json!({"stream": "things", "limit": 1}));
+    let text = given.text();
+    let body = text.split("begin ").nth(1).unwrap();
+    let shown = body.split('…').next().unwrap();
+    assert!(shown.len() > 8_000, "{}: {text}", shown.len());
+    assert!(text.contains(&words(300)), "{text}");
+}
+
+/// Bytes in a list that is cut are not shown in part, and no field that identifies a record is left out.
+#[test]
+fn cut_records_show_no_base64_and_stay_identified() {
+    let base64 = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo5".repeat(80);
+    let shown_part = base64[..60].to_owned();
+    let provider = FakeProvider::with_json(move |_| {
+        let parts: Vec<Value> = (0..8)
+            .map(|n| json!({"n": n, "bytes": base64, "text": words(500)}))
+            .collect();
+        let rows = (0..100).map(|n| {
+            json!({"object": "record", "record_key": format!("r{n}"), "stream": "things", "connection_id": "c",
+                "data": {"parts": parts, "text": words(900)}})
+        });
+        (
+            200,
+            json!({"object": "list", "data": rows.collect::<Vec<_>>()}),
+        )
+    });
+    let sandbox = Sandbox::new();
+    let flags = ["--max-reply-bytes", "30000"];
+    let mut client = start_adapter(&sandbox, &provider.address, TOKEN, &flags);
+    let given = client.call_ok("query_records", json!({"stream": "things", "limit": 100}));
+    let shown = given.structured().to_string();
+    assert!(!shown.contains(&shown_part), "{shown}");
+    assert!(shown.contains("c/things:r0"), "{shown}");
+}
