@@ -14,7 +14,7 @@ const NPM_PROXY: &str = "mcp-proxy@6.7.19";
 const PMCP: &str = "pmcp==3.0.0";
 const PYPI_PROXY: &str = "mcp-proxy==0.13.0";
 /// 32 bytes.
-const MESSAGE: &str = "a message of thirty-two letters.";
+pub const MESSAGE: &str = "a message of thirty-two letters.";
 
 /// The way to call `echo`: as its own tool or through `gateway.invoke`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,7 @@ enum EchoRoute {
     GatewayInvoke,
 }
 
+#[derive(Clone)]
 pub struct Target {
     pub name: &'static str,
     program: PathBuf,
@@ -46,11 +47,11 @@ impl Target {
         self.ours
     }
 
-    pub fn call_params(&self) -> Value {
+    pub fn call_params(&self, message: &str) -> Value {
         match self.echo_route {
-            EchoRoute::DirectTool => json!({"name": "echo", "arguments": {"message": MESSAGE}}),
+            EchoRoute::DirectTool => json!({"name": "echo", "arguments": {"message": message}}),
             EchoRoute::GatewayInvoke => {
-                let arguments = json!({"tool_id": "everything::echo", "arguments": {"message": MESSAGE}});
+                let arguments = json!({"tool_id": "everything::echo", "arguments": {"message": message}});
                 json!({"name": "gateway.invoke", "arguments": arguments})
             }
         }
