@@ -483,11 +483,13 @@ def inspector(row, era):
 
 
 def fastmcp(row, _era):
+    # It wraps what it prints.
+    wide = {"COLUMNS": "100000"}
     target = ["--command", row.command] if row.stdio else ["--server-spec", row.url]
-    row.expect(row.run("fastmcp", "fastmcp", "list", *target), *row.tools())
+    row.expect(row.run("fastmcp", "fastmcp", "list", *target, **wide), *row.tools())
     for step, arguments in row.independent_steps():
-        row.expect(row.run("fastmcp", "fastmcp", "call", *target, "--target", step.tool, "--input-json", arguments),
-                   step.expected)
+        row.expect(row.run("fastmcp", "fastmcp", "call", *target, "--target", step.tool, "--input-json", arguments,
+                           **wide), step.expected)
 
 
 def mcporter(row, _era):

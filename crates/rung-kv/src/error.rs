@@ -129,7 +129,8 @@ impl Coded for Error {
     fn hint(&self) -> Option<String> {
         match self {
             Self::ResultAbsent => Some(
-                "results expire; repeat the call that returned the handle to get a new one".to_owned(),
+                "results expire; repeat the call that returned the handle to get a new one. A handle that a downstream server returned is read with that server's own tools"
+                    .to_owned(),
             ),
             Self::ResultTooLarge { .. } => {
                 Some("request less at once, or raise results.max_bytes".to_owned())

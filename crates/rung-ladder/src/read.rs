@@ -107,7 +107,7 @@ pub struct PatternMatch {
     pub end_chars: u64,
     /// The line of the match, counted from 1.
     pub line: u64,
-    /// The text around the match on that line.
+    /// The text around the match on that line, with `…` where the line is cut.
     pub text: String,
 }
 
@@ -680,34 +680,32 @@ fn read_hits<D: Document + ?Sized>(
     })
 }
 
-/// Returns the text on the line of a match, with a little context on either side.
+/// Returns the text on the line of a match, with a little context on either side. `…` stands where the line is cut.
 fn line_around(hit: &BufferMatch<'_>) -> String {
     let context = limits::HIT_CONTEXT_CHARS;
-    let before = hit
-        .before
-        .rsplit(|byte| *byte == b'\n')
-        .next()
-        .unwrap_or_default();
-    let before = &before[before.len().saturating_sub(context * 4)..];
-    let before: Vec<char> = String::from_utf8_lossy(before)
-        .chars()
-        .rev()
-        .take(context)
-        .collect();
+    let mut lines = hit.before.rsplit(|byte| *byte == b'\n');
+    let before = lines.next().unwrap_or_default();
+    let begins_in_buffer = lines.next().is_some();
+    let before = String::from_utf8_lossy(before);
+    let before_chars = before.chars().count();
+    let is_cut_before =
+        before_chars > context || !begins_in_buffer && hit.start.chars > before_chars as u64;
+    let before = before.chars().skip(before_chars.saturating_sub(context));
     // The match itself may span lines; the line it begins on is the one shown.
-    let after = hit
-        .after
-        .split(|byte| *byte == b'\n')
-        .next()
-        .unwrap_or_default();
-    let after = &after[..after.len().min(context * 8)];
+    let mut lines = hit.after.split(|byte| *byte == b'\n');
+    let after = lines.next().unwrap_or_default();
     let matched = usize::try_from(hit.end_chars - hit.start.chars).unwrap_or(usize::MAX);
-    let after = String::from_utf8_lossy(after);
-    let shown = after
-        .trim_end_matches('\r')
-        .chars()
-        .take(matched.min(context) + context);
-    before.into_iter().rev().chain(shown).collect()
+    let after_chars = matched.min(context) + context;
+    // No character has more than four bytes.
+    let after = String::from_utf8_lossy(&after[..after.len().min((after_chars + 1) * 4)]);
+    let after = after.trim_end_matches('\r');
+    let is_cut_after = after.chars().nth(after_chars).is_some();
+    let mark = |is_cut: bool| is_cut.then_some('…').into_iter();
+    mark(is_cut_before)
+        .chain(before)
+        .chain(after.chars().take(after_chars))
+        .chain(mark(is_cut_after))
+        .collect()
 }
 
 #[cfg(test)]
@@ -976,6 +974,28 @@ mod tests {
         }
         assert_eq!(lines.len(), 50);
         assert_eq!(lines[49], (50, "row 49 ok".to_owned()));
+    }
+
+    #[test]
+    fn a_hit_says_where_its_line_is_cut() {
+        let (long, short) = ("x".repeat(200), "y".repeat(20));
+        for (before, after, cut) in [
+            (&*short, &*short, [false, false]),
+            (&*long, &*short, [true, false]),
+            (&*short, &*long, [false, true]),
+            (&*long, &*long, [true, true]),
+            ("", "", [false, false]),
+        ] {
+            let doc = format!("first\n{before}needle{after}\nlast");
+            let range = Range::Pattern {
+                pattern: "needle".to_owned(),
+                offset_chars: 0,
+            };
+            let shown = text(select(&doc, "", range).unwrap());
+            let marks = [shown.starts_with('…'), shown.ends_with('…')];
+            assert_eq!(marks, cut, "{shown}");
+            assert!(cut != [false; 2] || shown == format!("{before}needle{after}"));
+        }
     }
 
     #[test]

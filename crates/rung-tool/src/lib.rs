@@ -15,11 +15,11 @@ mod card;
 mod change;
 mod conversation;
 mod deadline;
+mod detail;
 mod error;
 mod excerpt;
 mod form;
 mod items;
-mod long_text;
 mod names;
 mod payload;
 mod peer;
@@ -40,10 +40,13 @@ pub use card::{Card, Hints, TaskUse};
 pub use change::{Change, ChangeReceiver, ChangeSender};
 pub use conversation::{Conversation, WeakConversation};
 pub use deadline::{Cancellation, within_deadline};
+pub use detail::{
+    LongText, Rendered, TextPart, cut_part, first_fitting, first_fitting_or_last, fit_output,
+    fit_part, fit_text,
+};
 pub use error::{Error, Result};
 pub use excerpt::ResultTexts;
 pub use items::{CollectedItems, ItemCollector};
-pub use long_text::{LongText, TextPart, cut_part, first_fitting, fit_part, fit_text};
 pub use names::{NameStyle, PlainNames};
 pub use payload::{ListPayload, Payload, PayloadLimits};
 pub use peer::{Answers, LogLevel, NullPeer, Peer, Progress, Question, QuestionKind, unanswerable};

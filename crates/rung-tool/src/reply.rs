@@ -38,7 +38,7 @@ impl<T> From<T> for ToolOutput<T> {
 
 impl<T: Serialize> ToolOutput<T> {
     /// Returns the bytes of the larger form of a reply that contains this whole output.
-    pub fn form_bytes(&self, rendering: Rendering) -> usize {
+    pub(crate) fn form_bytes(&self, rendering: Rendering) -> usize {
         let around = content_blocks(String::new(), &self.links, rendering);
         let text_bytes = match &self.text {
             Some(text) => json_string_bytes(text) - 2,

@@ -66,9 +66,6 @@ pub trait Rows {
     /// Renders the content of all rows in about `max_bytes`. The ID, the title and the first words of each row are always part of it.
     fn content(&self, max_bytes: usize) -> Vec<ContentBlock>;
 
-    /// Renders the content of as many of the first rows as fit into `max_bytes`.
-    fn content_in_part(&self, max_bytes: usize) -> Vec<ContentBlock>;
-
     /// Renders the structured content of all rows; `None` if it has more than `max_bytes`.
     fn structured(&self, detail: RowDetail, max_bytes: usize) -> Option<Box<RawValue>>;
 
@@ -106,12 +103,18 @@ pub fn fit_rows(rows: &impl Rows, limit: RowLimit, call: &Call) -> Result<Reply,
     })
 }
 
-/// Returns the reply with rows of which no fewer can be requested: those that do not fit are counted.
-pub fn fit_rows_in_part(rows: &impl Rows, limit: RowLimit, call: &Call) -> Reply {
+/// Returns the reply with rows of which no fewer can be requested: those that do not fit are counted. `content_of_first` renders
+/// the content of so many of the first rows, with the least of each.
+pub fn fit_rows_in_part(
+    rows: &impl Rows,
+    content_of_first: impl Fn(usize) -> Vec<ContentBlock>,
+    limit: RowLimit,
+    call: &Call,
+) -> Reply {
     let (usual, most) = limits(rows, limit, call);
     let content = fit_content(rows, usual, most);
     let content =
-        content.unwrap_or_else(|| Reply::from_blocks(rows.content_in_part(most.max_bytes)));
+        content.unwrap_or_else(|| content_in_part(rows.count(), content_of_first, most.max_bytes));
     let structured = call.rendering.structured.then(|| {
         let fitting = fit_structured(rows, usual, most);
         fitting.unwrap_or_else(|| rows.structured_in_part(structured_bytes(most)))
@@ -149,6 +152,22 @@ fn fit_content(rows: &impl Rows, usual: FormLimit, most: FormLimit) -> Option<Re
     }
     let least = Reply::from_blocks(rows.content(0));
     allows(most, &least).then_some(least)
+}
+
+/// Returns the content of as many of the first rows as fit, and of one in any case.
+fn content_in_part(
+    mut count: usize,
+    content_of_first: impl Fn(usize) -> Vec<ContentBlock>,
+    max_bytes: usize,
+) -> Reply {
+    loop {
+        let content = Reply::from_blocks(content_of_first(count));
+        let bytes = content.bytes();
+        if bytes <= max_bytes || count <= 1 {
+            return content;
+        }
+        count = (count * max_bytes / bytes).clamp(1, count - 1);
+    }
 }
 
 fn fit_structured(rows: &impl Rows, usual: FormLimit, most: FormLimit) -> Option<Box<RawValue>> {

@@ -49,10 +49,6 @@ impl Rows for Page {
         self.text(self.count(), share.max(8))
     }
 
-    fn content_in_part(&self, max_bytes: usize) -> Vec<ContentBlock> {
-        self.text((max_bytes / 100).min(self.count()), 8)
-    }
-
     fn structured(&self, detail: RowDetail, max_bytes: usize) -> Option<Box<RawValue>> {
         let data = match detail {
             RowDetail::Whole => self.data(usize::MAX, usize::MAX),
@@ -161,7 +157,7 @@ proptest! {
     #[test]
     fn a_page_that_cannot_be_shorter_is_answered_within_the_limit(page in pages(), bytes in 4_000..30_000_usize) {
         let call = call(1 << 20);
-        let reply = fit_rows_in_part(&page, RowLimit::Fixed(bytes), &call);
+        let reply = fit_rows_in_part(&page, |rows| page.text(rows, 8), RowLimit::Fixed(bytes), &call);
         prop_assert!(form_bytes(&reply) <= bytes);
     }
 

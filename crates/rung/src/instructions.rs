@@ -42,7 +42,7 @@ pub(crate) async fn build_instructions(
     text.extend([
         "Replies are bounded, and nothing is lost: if meta.truncated is true, the whole result is stored under meta.handle. Call ",
         &*read,
-        " with the handle for any part of it, by cursor, lines, path, pattern or match. ",
+        " with the handle for any part of it, by cursor, offset_chars, lines, path, pattern or q. ",
         &*about,
         " lists the sources that you can reach.\n",
     ]);

@@ -136,6 +136,8 @@ struct ToolCard {
 type IndexedTool = (Arc<Server>, Arc<CatalogTool>);
 
 const MAX_DESCRIPTION_CHARS: usize = 100;
+/// Cards in a reply at most.
+const MAX_RESULTS: usize = 100;
 const DEFAULT_LIMIT: usize = 20;
 /// From this score of the best tool on, no candidates are proposed.
 const GOOD_SCORE: f32 = 0.75;
@@ -221,6 +223,10 @@ async fn run(context: &GatewayContext<'_>, input: Input) -> Result<Answer, Fault
     if said.is_empty() && !input.include_offline {
         let left_out = "tools of servers that are not running are left out; \"include_offline\": true includes them";
         said.push(left_out.to_owned());
+    }
+    if found.total > results.len() && results.len() < MAX_RESULTS {
+        let more = (found.total).min(MAX_RESULTS);
+        said.push(format!("\"limit\": {more} shows more of them"));
     }
     let hint = (!said.is_empty()).then(|| said.join("; "));
     context.answer(Output {

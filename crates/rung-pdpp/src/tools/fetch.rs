@@ -174,7 +174,10 @@ impl<'a> FetchedDocument<'a> {
             id.to_string()
         };
         let mut cut_metadata = Vec::new();
-        let metadata = identity_metadata(&record, [&shown_id, &title, &url], &mut cut_metadata);
+        let said = [&*shown_id, &*title, &*url, &*text];
+        // Without a text of its own, the record is shown as JSON with all requested fields.
+        let requested: &[String] = if field.is_some() { &input.fields } else { &[] };
+        let metadata = identity_metadata(&record, requested, said, &mut cut_metadata);
         Self {
             shown_id,
             title,
@@ -537,18 +540,24 @@ const IDENTITY_MEMBERS: [&str; 18] = [
 const METADATA_CHARS: usize = 120;
 const MAX_METADATA: usize = 32;
 
-/// Collects the scalars that identify and date a record, except the values in `said`; adds the names of cut members to `cut`.
+/// Collects the scalars that identify and date a record and those that were requested, except the values in `said`. Adds the names
+/// of members that are cut or left out to `cut`.
 fn identity_metadata<'a>(
     record: &Json<'a>,
-    said: [&str; 3],
+    requested: &[String],
+    said: [&str; 4],
     cut: &mut Vec<String>,
 ) -> JsonObject<'a> {
-    const OF_DATA: [&str; 5] = [
+    const OF_DATA: [&str; 9] = [
         "stream",
         "connection_id",
         "connector_key",
         "connector_id",
         "display_name",
+        "sent_at",
+        "created_at",
+        "createdAt",
+        "updated_at",
     ];
     let mut told = JsonObject::default();
     let mut tell = |name: &str, value: &Json<'a>| {
@@ -576,9 +585,14 @@ fn identity_metadata<'a>(
             None => {}
         }
     }
-    for name in OF_DATA {
+    let requested = requested.iter().map(String::as_str);
+    for name in OF_DATA.into_iter().chain(requested) {
         let value = record["data"].get(name);
-        if let Some(value) = value.filter(|value| value.is_string() || value.is_number()) {
+        let value = value.filter(|value| !said.iter().any(|said| *value == said));
+        let is_scalar = |value: &&Json<'_>| {
+            value.is_string() || value.is_number() || matches!(value, Json::Bool(_))
+        };
+        if let Some(value) = value.filter(is_scalar) {
             tell(name, value);
         }
     }

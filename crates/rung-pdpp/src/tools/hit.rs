@@ -163,6 +163,11 @@ impl Passage {
         self.part(chars).1
     }
 
+    /// Returns true if so many code points show all of it.
+    pub(super) fn is_whole(&self, chars: usize) -> bool {
+        !super::text::is_longer(&self.text, chars)
+    }
+
     /// Returns `chars` code points around the match, and the number of code points before them. A third of them precedes the match.
     /// A shorter text is returned whole.
     fn part(&self, chars: usize) -> (usize, Cow<'_, str>) {
@@ -376,27 +381,45 @@ fn is_identity(name: &str) -> bool {
     name.ends_with("id") || name.ends_with("key") || name.ends_with("url") || name.ends_with("uri")
 }
 
-/// Cuts the passages in a value around the match.
-fn shorten_texts(value: &mut Json<'_>, sought: &Sought, chars: usize) {
+/// Cuts the passages in a value around the match. Returns true if any was cut; an object whose passage is cut says so.
+fn shorten_texts(value: &mut Json<'_>, sought: &Sought, chars: usize) -> bool {
     match value {
         Json::String(text) if super::text::is_longer(text, chars.max(SHORT_CHARS)) => {
             let short = Passage::of(text, sought).around(chars).into_owned();
             *value = Json::String(short.into());
+            true
         }
-        Json::Array(items) => {
-            for item in items {
-                shorten_texts(item, sought, chars);
-            }
-        }
+        Json::Array(items) => shorten_all(items.iter_mut(), sought, chars),
         Json::Object(members) => {
             // Members that locate a passage are never cut.
             let texts = members
                 .iter_mut()
                 .filter(|(name, _)| EXCERPT_TEXTS.contains(name));
-            texts.for_each(|(_, text)| shorten_texts(text, sought, chars));
+            let is_cut = shorten_all(texts.map(|(_, text)| text), sought, chars);
+            if is_cut {
+                for (name, whole) in [("truncated", false), ("complete", true)] {
+                    if let Some(says) = members.get_mut(name) {
+                        *says = Json::Bool(!whole);
+                    }
+                }
+            }
+            is_cut
         }
-        _ => {}
+        _ => false,
     }
+}
+
+/// Cuts the passages in all values. Returns true if any was cut.
+fn shorten_all<'v, 'j: 'v>(
+    values: impl Iterator<Item = &'v mut Json<'j>>,
+    sought: &Sought,
+    chars: usize,
+) -> bool {
+    let mut is_cut = false;
+    for value in values {
+        is_cut |= shorten_texts(value, sought, chars);
+    }
+    is_cut
 }
 
 /// The call that continues an excerpt.
@@ -522,7 +545,7 @@ impl BriefHit<'_> {
             out.push_str(",\"preview_text\":");
             push_json_string(out, &one.passage(self.sought).around(self.chars));
         }
-        if one.complete {
+        if one.complete && one.passage(self.sought).is_whole(self.chars) {
             out.push_str(",\"complete\":true");
         }
         out.push('}');

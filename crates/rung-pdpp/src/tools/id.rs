@@ -399,6 +399,8 @@ impl ResourceAddress {
             return Some(name.and_then(checked).map(Self::Stream));
         }
         if let Some(handle) = uri.strip_prefix(WINDOW_URI) {
+            // Contents that only point to the next part have the URI of their part with a fragment.
+            let handle = handle.split('#').next().unwrap_or_default();
             return Some(WindowId::of_handle(handle).map(Self::Window));
         }
         uri.strip_prefix(RECORD_URI)

@@ -72,10 +72,6 @@ impl Rows for Page<'_> {
         self.text(self.rows()).content(max_bytes)
     }
 
-    fn content_in_part(&self, max_bytes: usize) -> Vec<ContentBlock> {
-        self.text(self.rows()).content_in_part(max_bytes)
-    }
-
     fn structured(&self, detail: RowDetail, max_bytes: usize) -> Option<Box<RawValue>> {
         let rendered = match detail {
             RowDetail::Whole => return self.whole(max_bytes),
@@ -196,6 +192,11 @@ fn list_cut_json(ladder: &mut Option<Value>, cut: Vec<(RecordId, String, usize)>
 }
 
 impl<'a> Page<'a> {
+    /// Renders the content of so many of the first records, with the least of each.
+    pub(super) fn content_of_first(&self, rows: usize) -> Vec<ContentBlock> {
+        self.text(&self.rows()[..rows]).content(0)
+    }
+
     fn ladder(&self) -> Ladder<'_> {
         Ladder {
             key: &self.context.options.key,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use rung_ladder::json_string_bytes;
-use rung_tool::{ContentBlock, Reply};
+use rung_tool::ContentBlock;
 
 use super::RecordContext;
 use super::hit::title;
@@ -40,23 +40,7 @@ pub(super) struct PageText<'a> {
 impl PageText<'_> {
     /// Renders all records in about `max_bytes`.
     pub(super) fn content(&self, max_bytes: usize) -> Vec<ContentBlock> {
-        self.render(self.rows, max_bytes)
-    }
-
-    /// Renders as many of the first records as fit into `max_bytes`, each as short as possible. One record is always rendered.
-    pub(super) fn content_in_part(&self, max_bytes: usize) -> Vec<ContentBlock> {
-        let mut count = self.rows.len();
-        loop {
-            let content = self.render(&self.rows[..count], 0);
-            let bytes = Reply::from_blocks(content.clone()).bytes();
-            if bytes <= max_bytes || count <= 1 {
-                return content;
-            }
-            count = (count * max_bytes / bytes).clamp(1, count - 1);
-        }
-    }
-
-    fn render(&self, rows: &[Json<'_>], max_bytes: usize) -> Vec<ContentBlock> {
+        let rows = self.rows;
         let mut text = self.heading();
         let mut windows = Vec::new();
         if !rows.is_empty() {

@@ -2,7 +2,7 @@
 
 use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Path, fit, json_char_bytes};
-use rung_tool::{Call, ContentBlock, Reply, to_raw_json};
+use rung_tool::{Call, ContentBlock, Reply, first_fitting_or_last, to_raw_json};
 use serde_json::{Map, Value, json};
 
 use super::provider::{ProviderResponse, ResponseContent};
@@ -135,37 +135,32 @@ impl ProviderError {
         }
     }
 
-    /// Builds something from the error body within `max_bytes`: pretty-printed if that fits, else compact, else with the error
-    /// shortened.
-    pub(super) fn fit_body<T>(
-        &self,
+    /// Renders the error body in several levels of detail: pretty-printed, compact, and with the error shortened, because the error
+    /// of a provider may have any length. `render` also gets the function that prints JSON.
+    pub(super) fn renderings<'a, T: 'a>(
+        &'a self,
         provider_url: &str,
         max_bytes: usize,
-        made: impl Fn(&Value, fn(&Value) -> String) -> T,
-        bytes: impl Fn(&T) -> usize,
-    ) -> T {
-        let mut body = self.body(provider_url);
-        let told = made(&body, |value| format!("{value:#}"));
-        if bytes(&told) <= max_bytes {
-            return told;
-        }
-        let mut told = made(&body, Value::to_string);
-        // A provider's error may have any length.
-        let error = body["error"].take();
-        for share in BUDGET_DIVISORS {
-            if bytes(&told) <= max_bytes {
-                break;
+        render: impl Fn(&Value, fn(&Value) -> String) -> T + 'a,
+    ) -> impl Iterator<Item = T> + 'a {
+        const WHOLE: [fn(&Value) -> String; 2] = [pretty_json, compact_json];
+        let whole = self.body(provider_url);
+        (0..WHOLE.len() + BUDGET_DIVISORS.len()).map(move |level| {
+            if let Some(print) = WHOLE.get(level) {
+                return render(&whole, *print);
             }
-            body["error"] = shorten_error(&error, max_bytes / share);
-            told = made(&body, Value::to_string);
-        }
-        told
+            let mut body = whole.clone();
+            let share = max_bytes / BUDGET_DIVISORS[level - WHOLE.len()];
+            body["error"] = shorten_error(&whole["error"], share);
+            render(&body, compact_json)
+        })
     }
 
     /// Builds the reply to the call.
     pub(super) fn reply(&self, provider_url: &str, call: &Call, max_bytes: usize) -> Reply {
-        let made = |body: &Value, text: fn(&Value) -> String| {
-            let text = text(&body["error"]);
+        let max_bytes = max_bytes.min(call.budget.max_bytes);
+        let replies = self.renderings(provider_url, max_bytes, |body, print| {
+            let text = print(&body["error"]);
             let mut reply = Reply::from_blocks(vec![ContentBlock::Text { text }]);
             reply.structured_content = call.rendering.structured.then(|| to_raw_json(body));
             reply.is_error = true;
@@ -173,10 +168,17 @@ impl ProviderError {
                 reply.fault = Some(fault.clone());
             }
             reply
-        };
-        let max_bytes = max_bytes.min(call.budget.max_bytes);
-        self.fit_body(provider_url, max_bytes, made, Reply::bytes)
+        });
+        first_fitting_or_last(replies, max_bytes).expect("the whole error is always rendered")
     }
+}
+
+fn pretty_json(value: &Value) -> String {
+    format!("{value:#}")
+}
+
+fn compact_json(value: &Value) -> String {
+    value.to_string()
 }
 
 /// Returns the hint for an agent in place of one that names an HTTP route or header, which no tool can send.

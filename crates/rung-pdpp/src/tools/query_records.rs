@@ -125,7 +125,8 @@ async fn run(context: &RecordContext<'_>, input: Input) -> Result<Reply, Provide
         // A provider that ignores the limit will ignore a smaller one.
         let requested = limit.or(input.limit).unwrap_or(MAX_LIMIT);
         if count > requested || tries == MAX_TRIES {
-            return Ok(fit_rows_in_part(&page, row_limit, context.call));
+            let first = |rows| page.content_of_first(rows);
+            return Ok(fit_rows_in_part(&page, first, row_limit, context.call));
         }
         let TooManyRows { fitting } = match fit_rows(&page, row_limit, context.call) {
             Ok(reply) => return Ok(reply),

@@ -7,9 +7,9 @@ use rung_fault::{Code, Fault};
 use rung_ladder::{Budget, Path, fit, json_string_bytes};
 use rung_tool::{
     BoxFuture, Call, CompletionQuery, ResourceCard, ResourceContents, ResourceSource, SourceResult,
-    TemplateCard, ToolSet as _,
+    TemplateCard, ToolSet as _, first_fitting, first_fitting_or_last,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::id::{RecordId, RecordNames, ResourceAddress};
 use super::json::{Json, JsonObject};
@@ -171,12 +171,12 @@ fn error_contents(
     provider_url: &str,
     max_bytes: usize,
 ) -> ResourceContents {
-    let made = |body: &Value, text: fn(&Value) -> String| {
+    let contents = refusal.renderings(provider_url, max_bytes, |body, print| {
         let mut body = body.clone();
         body["provider_url"] = json!(provider_url);
-        json_contents(rung_ladder::head(uri, SHOWN_URI_BYTES), &text(&body))
-    };
-    refusal.fit_body(provider_url, max_bytes, made, contents_bytes)
+        json_contents(rung_ladder::head(uri, SHOWN_URI_BYTES), &print(&body))
+    });
+    first_fitting_or_last(contents, max_bytes).expect("the whole error is always rendered")
 }
 
 async fn read_stream(
@@ -189,13 +189,12 @@ async fn read_stream(
         .get_json(&ProviderRequest::new(&["v1", "streams", name]))
         .await?;
     let whole = json_contents(uri, &answer.body()?);
-    if contents_bytes(&whole) <= context.most_bytes().min(MAX_STREAM_BYTES) {
-        return Ok(vec![whole]);
-    }
-    let why = "the schema of the stream is larger than a reply may be";
-    Err(Fault::new(Code::ResultTooLarge, why)
-        .with_hint("call schema with the stream")
-        .into())
+    let whole = first_fitting([whole], context.most_bytes().min(MAX_STREAM_BYTES));
+    whole.map(|whole| vec![whole]).ok_or_else(|| {
+        let why = "the schema of the stream is larger than a reply may be";
+        let fault = Fault::new(Code::ResultTooLarge, why);
+        fault.with_hint("call schema with the stream").into()
+    })
 }
 
 async fn read_record(
@@ -219,38 +218,44 @@ async fn read_record(
         key: &context.options.key,
         authority: context.provider.authority(),
     };
-    for (chars, list_bytes) in [
-        (usize::MAX, usize::MAX),
-        (2_048, usize::MAX),
-        (512, 4_096),
-        (96, 1_024),
-        (24, 256),
-        (16, 64),
-    ] {
+    let levels = RECORD_LEVELS.into_iter().flat_map(|(chars, list_bytes)| {
         let mut body = original.clone();
         let lists = cut_lists(&mut body, list_bytes);
         let cut_to = (chars < usize::MAX).then_some(chars);
         let mut cut = cut_json(&original, known, chars);
         cut.extend(lists.iter().map(String::as_str));
-        let told = ladder.record(id.names(), &original, cut_to, &cut);
+        let record = ladder.record(id.names(), &original, cut_to, &cut);
         let mut body = short_row(&body, known, chars);
-        if let (Some(told), Some(body)) = (told, body.as_object_mut()) {
-            body.insert("content_ladder", json!(told));
+        if let (Some(record), Some(body)) = (record, body.as_object_mut()) {
+            body.insert("content_ladder", json!(record));
         }
         // Pretty-printed if that fits, else compact.
-        let mut whole = json_contents(uri, &body);
-        if contents_bytes(&whole) > context.usual_bytes() {
-            whole.text = Some(body.to_string());
-        }
-        if contents_bytes(&whole) <= context.usual_bytes() {
-            return Ok(vec![whole]);
-        }
-    }
-    let why = "the record is larger than a reply may be";
-    Err(Fault::new(Code::ResultTooLarge, why)
-        .with_hint("read its fields one by one with fetch(fields)")
-        .into())
+        let pretty = json_contents(uri, &body);
+        let compact = ResourceContents {
+            text: Some(body.to_string()),
+            ..pretty.clone()
+        };
+        [pretty, compact]
+    });
+    let fitting = first_fitting(levels, context.usual_bytes());
+    fitting.map(|contents| vec![contents]).ok_or_else(|| {
+        let why = "the record is larger than a reply may be";
+        let fault = Fault::new(Code::ResultTooLarge, why);
+        fault
+            .with_hint("read its fields one by one with fetch(fields)")
+            .into()
+    })
 }
+
+/// Code points of each text of a record, and bytes of each list and object, in the order in which they are tried.
+const RECORD_LEVELS: [(usize, usize); 6] = [
+    (usize::MAX, usize::MAX),
+    (2_048, usize::MAX),
+    (512, 4_096),
+    (96, 1_024),
+    (24, 256),
+    (16, 64),
+];
 
 /// Cuts the arrays and objects of a record to `max_bytes` each; returns the names of the cut fields.
 fn cut_lists(body: &mut Json<'_>, max_bytes: usize) -> Vec<String> {
@@ -267,12 +272,6 @@ fn cut_lists(body: &mut Json<'_>, max_bytes: usize) -> Vec<String> {
         }
     }
     cut
-}
-
-fn contents_bytes(contents: &ResourceContents) -> usize {
-    json_string_bytes(contents.text.as_deref().unwrap_or_default())
-        + json_string_bytes(&contents.uri)
-        + 120
 }
 
 fn window_contents(

@@ -261,10 +261,6 @@ impl Rows for HitPage<'_> {
             .content(self.summary_text(max_bytes), &self.windows())
     }
 
-    fn content_in_part(&self, max_bytes: usize) -> Vec<ContentBlock> {
-        self.content(max_bytes)
-    }
-
     fn structured(&self, detail: RowDetail, max_bytes: usize) -> Option<Box<RawValue>> {
         let rendered = match detail {
             RowDetail::Whole if self.body.is_larger(max_bytes) => return None,
@@ -521,7 +517,7 @@ impl HitPage<'_> {
             one.field,
             passage_json(one.passage(self.sought), chars),
             self.hits[at].shown_id(),
-            one.complete
+            one.complete && one.passage(self.sought).is_whole(chars)
         );
         if let Some(cursor) = one.given("cursor") {
             let _ = write!(line, " next_cursor={}", scalar_json(cursor));

@@ -15,7 +15,7 @@ use rung_ladder::{
 };
 use rung_tool::{
     Answer, Body, Call, Cancellation, InputSchema, Rendering, ResourceLink, Tool, ToolOutput,
-    input_schema_of, output_schema_of,
+    fit_output, input_schema_of, output_schema_of,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -285,8 +285,7 @@ impl ResultReader {
     ) -> Result<ToolOutput<ReadOutput>, Fault> {
         let max_bytes = call.budget.max_bytes;
         let too_small = || Fault::from(rung_ladder::Error::BudgetTooSmall { max_bytes });
-        let mut room = max_bytes.saturating_sub(OVERHEAD_BYTES);
-        loop {
+        let render = |room| {
             let reading = match wanted {
                 ReadTarget::Selected(selector) => texts::read_selected(stored, selector, room),
                 ReadTarget::Continued(position) => texts::read_on(stored, position, room),
@@ -298,14 +297,9 @@ impl ResultReader {
                 reading => reading?,
             };
             let used = reading.text_bytes();
-            let answer = self.build_answer(call, handle, summary, reading);
-            match answer.form_bytes(call.rendering).checked_sub(max_bytes) {
-                None | Some(0) => return Ok(answer),
-                Some(_) if room == 0 => return Err(too_small()),
-                // The metadata takes more than estimated: shrink the text by the excess, starting from the size it used.
-                Some(over) => room = room.min(used).saturating_sub(over),
-            }
-        }
+            Ok((self.build_answer(call, handle, summary, reading), used))
+        };
+        fit_output(call, OVERHEAD_BYTES, render)?.ok_or_else(too_small)
     }
 
     fn build_answer(

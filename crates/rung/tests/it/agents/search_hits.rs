@@ -402,3 +402,70 @@ fn the_text_names_every_hit_in_any_script() {
         }
     }
 }
+
+/// An excerpt that is cut for the reply is no longer marked as the whole text.
+#[test]
+fn an_excerpt_is_marked_complete_only_where_it_is_shown_whole() {
+    let text = format!(
+        "the invoice of May {}",
+        "with all its many lines ".repeat(8)
+    );
+    let hits: Vec<Value> = (0..25)
+        .map(|n| {
+            let excerpt = json!({"field_path": "body", "text": text, "preview_text": text, "truncated": false, "complete": true});
+            json!({"stream": "messages", "connection_id": "mail_home", "record_key": format!("m{n}"), "title": format!("May {n}"),
+                "evidence_excerpts": [excerpt], "note": "n".repeat(60)})
+        })
+        .collect();
+    let (given, ..) = search_with_default_budget(hits);
+    let structured = given.structured();
+    let lists = [&structured["data"]["data"], &structured["results"]];
+    for hit in lists.into_iter().flat_map(|list| list.as_array().unwrap()) {
+        for excerpt in hit["evidence_excerpts"].as_array().into_iter().flatten() {
+            let shown = excerpt["text"]
+                .as_str()
+                .or(excerpt["preview_text"].as_str());
+            let is_whole = shown.or(hit["snippet"].as_str()) == Some(text.trim_end());
+            assert_eq!(excerpt["complete"] == true, is_whole, "{hit}");
+            assert!(is_whole || excerpt["truncated"] != false, "{hit}");
+        }
+    }
+    for line in given
+        .text()
+        .lines()
+        .filter(|line| line.contains(" complete="))
+    {
+        let is_whole = line.contains(text.trim_end());
+        assert_eq!(line.contains("complete=true"), is_whole, "{line}");
+    }
+    assert!(given.text().contains(" complete=false"), "{}", given.text());
+}
+
+/// A document tells when its record is from, and the fields that were requested.
+#[test]
+fn a_fetched_document_has_its_date_and_the_requested_fields() {
+    let provider = FakeProvider::with_json(|_| {
+        let data = json!({"subject": "Tides", "body": "High water at noon.", "sent_at": "2026-04-01T08:00:00Z", "size": 7, "read": true,
+            "from": "Noor"});
+        let record = json!({"object": "record", "id": "m", "stream": "messages", "connection_id": "c", "emitted_at": "2026-11-01T00:00:00Z",
+            "data": data});
+        (200, record)
+    });
+    let sandbox = Sandbox::new();
+    let mut agent = start_adapter(&sandbox, &provider.address, TOKEN, &[]);
+    let id = "c/messages:m";
+    let plain = agent.call_ok("fetch", json!({"id": id}));
+    let metadata = &plain.structured()["metadata"];
+    assert_eq!(metadata["sent_at"], "2026-04-01T08:00:00Z", "{metadata}");
+    assert!(metadata.get("size").is_none(), "{metadata}");
+    let fields = ["sent_at", "body", "size", "read", "from"];
+    let chosen = agent.call_ok("fetch", json!({"id": id, "fields": fields}));
+    let metadata = &chosen.structured()["metadata"];
+    assert_eq!(
+        [&metadata["size"], &metadata["read"], &metadata["from"]],
+        [&json!(7), &json!(true), &json!("Noor")],
+        "{metadata}"
+    );
+    assert!(metadata.get("body").is_none(), "{metadata}");
+    assert!(chosen.text().contains("Noor"), "{}", chosen.text());
+}

@@ -4,8 +4,11 @@
 //! sent. The part that is shown is the longest that fits, so a larger limit never shows less.
 
 use rung_ladder::{json_char_bytes, json_string_bytes};
+use serde::Serialize;
 
-use crate::reply::Reply;
+use crate::reply::{Reply, ToolOutput};
+use crate::resource::ResourceContents;
+use crate::source::Call;
 
 /// Bytes by which the numbers and the cursor of a continuation may grow when the text before it is longer.
 const NUMBER_BYTES: usize = 64;
@@ -100,14 +103,73 @@ pub fn cut_part(part: &mut impl TextPart, max_bytes: usize) {
     part.keep(chars.max(1));
 }
 
-/// Returns the first of these renderings whose forms are within `max_bytes`. They are ordered by detail, the most first, and each
-/// is rendered only if the one before it does not fit.
-pub fn first_fitting(
-    renderings: impl IntoIterator<Item = Reply>,
+/// What a source renders in several levels of detail.
+pub trait Rendered {
+    /// Returns the bytes that a limit counts.
+    #[doc(hidden)]
+    fn limited_bytes(&self) -> usize;
+}
+
+impl Rendered for Reply {
+    fn limited_bytes(&self) -> usize {
+        self.form_bytes()
+    }
+}
+
+impl Rendered for ResourceContents {
+    fn limited_bytes(&self) -> usize {
+        /// Bytes of the names around the contents.
+        const FRAME_BYTES: usize = 120;
+        json_string_bytes(self.text.as_deref().unwrap_or_default())
+            + json_string_bytes(&self.uri)
+            + FRAME_BYTES
+    }
+}
+
+/// Returns the first of these renderings that is within `max_bytes`. They are ordered by detail, the most first, and each is
+/// rendered only if the one before it does not fit.
+pub fn first_fitting<T: Rendered>(
+    renderings: impl IntoIterator<Item = T>,
     max_bytes: usize,
-) -> Option<Reply> {
+) -> Option<T> {
     let mut renderings = renderings.into_iter();
-    renderings.find(|reply| reply.form_bytes() <= max_bytes)
+    renderings.find(|rendering| rendering.limited_bytes() <= max_bytes)
+}
+
+/// Returns the first of these renderings that is within `max_bytes`, or else the last one. `None` if there are none.
+pub fn first_fitting_or_last<T: Rendered>(
+    renderings: impl IntoIterator<Item = T>,
+    max_bytes: usize,
+) -> Option<T> {
+    let mut last = None;
+    for rendering in renderings {
+        let fits = rendering.limited_bytes() <= max_bytes;
+        last = Some(rendering);
+        if fits {
+            break;
+        }
+    }
+    last
+}
+
+/// Returns the output that `render` makes of as many bytes of a document as fit. It gets the bytes that it may use, and returns
+/// those that it used. `around_bytes` estimates the rest of the reply. `None` if not even the rest fits.
+pub fn fit_output<T: Serialize, E>(
+    call: &Call,
+    around_bytes: usize,
+    mut render: impl FnMut(usize) -> Result<(ToolOutput<T>, usize), E>,
+) -> Result<Option<ToolOutput<T>>, E> {
+    let max_bytes = call.budget.max_bytes;
+    let mut room = max_bytes.saturating_sub(around_bytes);
+    loop {
+        let (output, used) = render(room)?;
+        match output.form_bytes(call.rendering).checked_sub(max_bytes) {
+            None | Some(0) => return Ok(Some(output)),
+            Some(_) if room == 0 => return Ok(None),
+            // The rest takes more than estimated: shrink the text by the excess, starting from the size it used.
+            Some(over) => room = room.min(used).saturating_sub(over),
+        }
+    }
 }
 
 #[cfg(test)]
