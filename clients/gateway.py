@@ -538,7 +538,7 @@ def long_result_is_read_completely(client, fixture):
         part = client.call("rung.read", arguments)["structuredContent"]
         text, parts = text + part["text"], parts + 1
         cursor = part.get("next_cursor")
-        arguments = cursor and {"handle": meta["handle"], "cursor": cursor, "limit_chars": 16_384}
+        arguments = cursor and {"handle": found[0], "cursor": cursor, "limit_chars": 16_384}
     expect(text == whole, "unexpected content", len(text), len(whole), text[-100:])
     print(f"  {len(whole.encode())} bytes in {parts} parts")
 

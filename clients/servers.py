@@ -180,7 +180,7 @@ def plan(fixture, is_selected):
         ("everything", "mcp-server-everything", [], everything),
         ("everything-0.6.2", "mcp-server-everything", [], [
             ("inspect", None, None, 0, "MCP 2024-11-05"),
-            ("call", "sampleLLM", {"prompt": "x"}, 69, "does not support sampling/createMessage"),
+            ("call", "sampleLLM", {"prompt": "x"}, 69, "does not answer sampling/createMessage"),
         ]),
         ("filesystem", f"mcp-server-filesystem {files}", [], [
             ("call", "list_directory", {"path": files}, 0, "[DIR] sub"),

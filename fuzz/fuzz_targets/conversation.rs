@@ -13,21 +13,15 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use rung_auth::{Access, Permit};
-use rung_fault::{Code, Face, Fault};
-use rung_ladder::{Budget, Handle, limits};
+use rung_fault::{Face, Fault};
+use rung_ladder::{Budget, limits};
 use rung_mcp::{CallDeadlines, Message, ServerConfig, SealKey, McpServer, TaskStore, stdio};
-use rung_tool::{ResultSink, ResourceSources, Toolbox};
+use rung_tool::{ResourceSources, ToolSources};
 use tokio::runtime::Runtime;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 
 struct NullStore;
-
-impl ResultSink for NullStore {
-    fn store(&self, _: &Permit, _: &str, _: &mut dyn std::io::Read) -> Result<Handle, Fault> {
-        Err(Fault::new(Code::StoreFull, "nothing is kept"))
-    }
-}
 
 impl TaskStore for NullStore {
     fn put(&self, _: &str, _: &[u8], _: u64) -> Result<(), Fault> {
@@ -96,7 +90,7 @@ fuzz_target!(|data: (u8, &[u8])| {
         version: "0",
         icon: String::new(),
         instructions: Box::new(|_| Box::pin(std::future::ready(String::new()))),
-        tools: Arc::new(Toolbox::builder(Face::Rung, Arc::new(NullStore)).build()),
+        tools: Arc::new(ToolSources(Vec::new())),
         resources: Arc::new(ResourceSources(Vec::new())),
         prompts: None,
         changes: None,

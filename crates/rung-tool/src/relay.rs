@@ -475,17 +475,24 @@ fn cut_content(
     let link = content_blocks(String::new(), &[whole_result_link(handle)], call.rendering);
     let link = link.into_iter().skip(1).map(|link| to_raw_json(&link));
     let mut others: Vec<Box<RawValue>> = Vec::new();
-    let mut bytes = 0;
+    let (mut bytes, mut media_bytes) = (0, 0);
     for block in blocks {
         let is_link = block["type"] == "resource_link" && call.rendering.links;
         if is_media(block) || is_link {
-            let block = to_raw_json(block);
-            bytes += block.get().len() + 1;
+            let raw = to_raw_json(block);
+            let block_bytes = raw.get().len() + 1;
+            bytes += block_bytes;
             if bytes <= limit.max_bytes / 2 + call.media_bytes {
-                others.push(block);
+                media_bytes += if is_link { 0 } else { block_bytes };
+                others.push(raw);
             }
         }
     }
+    // Pictures and sound take nothing from the text as long as they have room of their own.
+    let limit = FormLimit {
+        max_bytes: limit.max_bytes + media_bytes.min(call.media_bytes),
+        ..limit
+    };
     others.extend(link);
     let other_bytes: usize = others.iter().map(|block| block.get().len() + 1).sum();
     let render = |max_bytes: usize| {

@@ -300,6 +300,45 @@ fn call_within(max_bytes: usize) -> Call {
     }
 }
 
+/// A client that shows little text shows pictures of any size.
+#[test]
+fn a_picture_does_not_count_as_text() {
+    let picture = json!({"type": "image", "data": "A".repeat(40_000), "mimeType": "image/png"});
+    for (words, is_whole) in [("a dot".to_owned(), true), ("word ".repeat(2_000), false)] {
+        let content = json!([{"type": "text", "text": words}, picture]);
+        let result = json!({"content": content}).to_string();
+        let call = Call {
+            media_bytes: 60_000,
+            ..call_within(6_000)
+        };
+        let shelf = Arc::new(MemoryResults::default());
+        let relayed = block_on(Reply::relay(
+            in_memory(&result).into(),
+            &call,
+            shelf.clone(),
+        ));
+        let sent = serde_json::to_value(relayed.unwrap()).unwrap();
+        let blocks = sent["content"].as_array().unwrap();
+        assert!(blocks.contains(&picture), "{sent:.300}");
+        let text = blocks[0]["text"].as_str().unwrap();
+        assert_eq!(text == words, is_whole, "{text:.300}");
+        assert!(
+            is_whole || text.contains("res_") && text.len() <= 6_000,
+            "{text:.300}"
+        );
+        assert_eq!(stored_text(&shelf).is_none(), is_whole);
+    }
+    // Without room for pictures, the limit holds for all of the content.
+    let result = json!({"content": [picture]}).to_string();
+    let shelf = Arc::new(MemoryResults::default());
+    let relayed = block_on(Reply::relay(
+        in_memory(&result).into(),
+        &call_within(6_000),
+        shelf,
+    ));
+    assert!(form_bytes(&relayed.unwrap())[0] <= 6_000);
+}
+
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.build().unwrap().block_on(future)

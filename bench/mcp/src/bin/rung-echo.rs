@@ -8,11 +8,12 @@ use rung_fault::{Code, Face, Fault};
 use rung_ladder::{Budget, Handle, limits};
 use rung_mcp::http::{Authenticator, HttpConfig, AuthError, HttpGuard, serve};
 use rung_mcp::{CallDeadlines, ServerConfig, SealKey, McpServer, stdio};
-use rung_tool::{ToolOutput, Call, ResultSink, BoxFuture, ResourceSources, Tool, Toolbox};
+use rung_tool::{
+    Answer, Body, BoxFuture, Call, Card, InputSchema, Reply, ResourceSources, ResultSink, Tool,
+    ToolContext, ToolOutput, ToolSet, Toolbox, input_schema_of, output_schema_of,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-struct Echo;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -25,23 +26,46 @@ struct Output {
     text: String,
 }
 
-impl Tool for Echo {
-    const NAME: &'static str = "echo";
-    const TITLE: &'static str = "Echo";
-    const DESCRIPTION: &'static str = "Gives back the text.";
-    type Input = Input;
-    type Output = Output;
-    type Error = Fault;
+struct EchoTools;
 
-    async fn run(&self, _: &Call, input: Input) -> Result<ToolOutput<Output>, Fault> {
-        let text = Some(input.text.clone());
-        Ok(ToolOutput {
-            text,
+impl ToolSet for EchoTools {
+    type Access = ();
+    type Context<'a> = ToolContext<'a, Self>;
+    type Outcome = Answer;
+    type Error = Fault;
+    const SEARCH_HINT: &'static str = "";
+
+    fn is_open<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<bool, Fault>> {
+        Box::pin(std::future::ready(Ok(true)))
+    }
+
+    fn resolve<'a>(&'a self, _: &'a Permit) -> BoxFuture<'a, Result<Option<()>, Fault>> {
+        Box::pin(std::future::ready(Ok(Some(()))))
+    }
+
+    fn answer(&self, _: &Call, outcome: Answer) -> Result<Answer, Fault> {
+        Ok(outcome)
+    }
+
+    fn failed<'a>(&'a self, call: &'a Call, _: &'a Card, fault: Fault) -> BoxFuture<'a, Reply> {
+        Box::pin(std::future::ready(Reply::failed(&fault, Face::Rung, call)))
+    }
+}
+
+const ECHO: Tool<EchoTools, Input> = Tool::new(
+    "echo",
+    "Return the text.",
+    InputSchema::Built(input_schema_of::<Input>),
+    Body::Immediate(|_: &ToolContext<'_, EchoTools>, input: Input| {
+        Answer::output(ToolOutput {
+            text: Some(input.text.clone()),
             data: Output { text: input.text },
             links: Vec::new(),
         })
-    }
-}
+    }),
+)
+.titled("Echo")
+.with_output(output_schema_of::<Output>);
 
 /// Refuses to store results; none in this benchmark exceeds the budget.
 struct RejectingSink;
@@ -66,9 +90,7 @@ impl Authenticator for AllowAll {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let toolbox = Toolbox::builder(Face::Rung, Arc::new(RejectingSink))
-        .tool(Echo)?
-        .build();
+    let toolbox = Toolbox::new(Arc::new(EchoTools), &[&ECHO], Arc::new(RejectingSink))?;
     let server = McpServer::new(ServerConfig {
         name: "echo".to_owned(),
         title: "Echo".to_owned(),

@@ -81,6 +81,8 @@ fn flat_input_schema(schema: &Value) -> Option<Value> {
         };
         flat.insert("description".to_owned(), description.into());
     }
+    let own = schema["properties"].as_object().map_or(0, Map::len);
+    let has_more = members.properties.len() > own;
     flat.insert("type".to_owned(), "object".into());
     flat.insert("properties".to_owned(), members.properties.into());
     let required: Vec<String> = members.required.into_iter().collect();
@@ -88,7 +90,7 @@ fn flat_input_schema(schema: &Value) -> Option<Value> {
     // The alternatives may name members that the root does not.
     if members.is_closed {
         flat.insert("additionalProperties".to_owned(), false.into());
-    } else if schema["additionalProperties"] == false {
+    } else if has_more && schema["additionalProperties"] == false {
         flat.shift_remove("additionalProperties");
     }
     Some(flat.into())
@@ -339,6 +341,16 @@ mod tests {
         let narrow = Schema::compile(&flat).unwrap();
         assert!(!narrow.accepts(&json!({"a": "x", "b": 1})).unwrap());
         assert_eq!(flat.get("description"), None);
+    }
+
+    #[test]
+    fn an_object_stays_closed_if_its_alternatives_name_no_other_members() {
+        let schema = |alternative: Value| json!({"type": "object", "properties": {"a": true, "b": true}, "additionalProperties": false, "allOf": [{"anyOf": [alternative]}]});
+        let same = flat_input_schema(&schema(json!({"required": ["a"]}))).unwrap();
+        assert_eq!(same["additionalProperties"], false);
+        let more = schema(json!({"properties": {"c": true}}));
+        let more = flat_input_schema(&more).unwrap();
+        assert!(more.get("additionalProperties").is_none());
     }
 
     #[test]
