@@ -19,7 +19,25 @@ mod vocabulary;
 /// assert_eq!(rung_tokens::count_tokens("Hello, world!"), 4);
 /// ```
 pub fn count_tokens(text: &str) -> usize {
-    pieces::Pieces::new(text)
-        .map(|piece| merge::count(piece.as_bytes()))
-        .sum()
+    counts(text).sum()
+}
+
+/// Returns true if a text has at most so many `o200k_base` tokens. Counts no further than that.
+///
+/// ```
+/// assert!(rung_tokens::has_at_most("Hello, world!", 4));
+/// assert!(!rung_tokens::has_at_most("Hello, world!", 3));
+/// ```
+pub fn has_at_most(text: &str, max_tokens: usize) -> bool {
+    let mut left = max_tokens;
+    counts(text).all(|tokens| {
+        let rest = left.checked_sub(tokens);
+        left = rest.unwrap_or_default();
+        rest.is_some()
+    })
+}
+
+/// Returns the number of tokens of each piece of a text.
+fn counts(text: &str) -> impl Iterator<Item = usize> {
+    pieces::Pieces::new(text).map(|piece| merge::count(piece.as_bytes()))
 }

@@ -15,7 +15,9 @@ const SHARES: [usize; 4] = [90, 70, 45, 20];
 impl FormLimit {
     /// Returns true if this many bytes, of which `text` are what a model reads, are within both limits.
     pub(crate) fn allows(self, bytes: usize, text: &str) -> bool {
-        bytes <= self.max_bytes && self.tokens(text) <= self.max_tokens
+        // No token is shorter than a byte.
+        bytes <= self.max_bytes
+            && (text.len() <= self.max_tokens || rung_tokens::has_at_most(text, self.max_tokens))
     }
 
     /// Returns the limit that is left beside `bytes` of other JSON.
